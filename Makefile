@@ -1,0 +1,29 @@
+# Every target sets itself up: the first one creates .venv and installs the pinned versions into it.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: demo test lint bench clean
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train]'
+	touch $@
+
+demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.png
+	$(BIN)/elg solve examples --plot demo
+
+test: lint  ## style, types and tests
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy elg
+
+bench: $(INSTALLED)  ## decoding speed against a straightforward decoder
+	$(BIN)/python benchmarks/decode.py
+
+clean:
+	rm -rf .venv demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

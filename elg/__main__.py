@@ -1,0 +1,5 @@
+"""`python -m elg` is the `elg` command."""
+
+from elg.cli import main
+
+main()

@@ -1,6 +1,8 @@
 """A learned vehicle-routing solver: an ensemble of a local and a global policy for TSP and CVRP."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +34,16 @@ _HOME = {
     "SolveConfig": "elg.solve",
     "solve": "elg.solve",
 }
+
+
+class _Package(ModuleType):
+    """Keeps `elg.solve` the function: importing the module of that name would put the module in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value.solve if name == "solve" and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,354 @@
+"""The `elg` command. Heavy modules are imported inside the commands, so that `elg --help` is instant."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from elg import __version__
+
+if TYPE_CHECKING:
+    from elg.instance import Instance
+    from elg.solve import Result, SolveConfig
+
+SUFFIXES = (".tsp", ".vrp", ".csv")
+PLOT_SUFFIXES = (".png", ".svg")
+
+app = typer.Typer(
+    help="A learned vehicle-routing solver for TSP and CVRP.",
+    rich_markup_mode=None,  # plain help: importing rich would double its time
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+
+class PlotFormat(str, Enum):
+    """Picture formats of `elg solve --plot FOLDER`."""
+
+    png = "png"
+    svg = "svg"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the results of a run go; each of them is on request."""
+
+    json_file: Path | None
+    solutions: Path | None
+    plot: Path | None
+    plot_format: PlotFormat
+
+    @property
+    def plot_is_file(self) -> bool:
+        return self.plot is not None and self.plot.suffix.lower() in PLOT_SUFFIXES
+
+    def prepare(self, files: Sequence[Path]) -> None:
+        """Create the folders, and raise ValueError or OSError now for what could not be written after the solving."""
+        if self.plot_is_file and len(files) > 1:
+            raise ValueError(
+                f"{self.plot}: --plot names one picture but there are {len(files)} problem files; name a folder"
+            )
+        if self.solutions or (self.plot and not self.plot_is_file):
+            stems: dict[str, Path] = {}
+            for file in files:
+                other = stems.setdefault(file.stem, file)
+                if other != file:
+                    raise ValueError(f"{file}: output name {file.stem!r} is that of {other} too")
+        if self.json_file:
+            _check_file("--json", self.json_file)
+        if self.solutions:
+            _make_folder("--solutions", self.solutions)
+        if self.plot:
+            (_check_file if self.plot_is_file else _make_folder)("--plot", self.plot)
+
+    def write(self, finished: Sequence[tuple[Path, Result]]) -> None:
+        """Write the newest result and the list of all so far: whatever stops the run later, these are kept."""
+        from elg.files import atomic_write, write_solution
+
+        file, result = finished[-1]
+        if self.json_file:
+            atomic_write(self.json_file, json.dumps([_record(*pair) for pair in finished], indent=1) + "\n")
+        if self.solutions:
+            suffix = ".tour" if result.instance.problem == "tsp" else ".sol"
+            write_solution(self.solutions / (file.stem + suffix), result.solution)
+        if self.plot:
+            from elg.plot import save_plot
+
+            picture = self.plot if self.plot_is_file else self.plot / f"{file.stem}.{self.plot_format.value}"
+            save_plot(result.solution, picture)
+
+
+def main() -> None:
+    """Entry point of the `elg` command."""
+    app(prog_name="elg")
+
+
+@app.callback(invoke_without_command=True)
+def _global(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(f"elg {__version__}")
+        raise typer.Exit
+
+
+@app.command("solve")
+def solve_command(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
+    ],
+    starts: Annotated[
+        int | None, typer.Option(min=1, help="Start nodes per instance.", show_default="all, CVRP at most 1000")
+    ] = None,
+    symmetries: Annotated[int, typer.Option(min=1, max=8, help="Symmetries of the square to try.")] = 8,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights file (.safetensors).", show_default="those of the package"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")] = None,
+    memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory to stay within while decoding.")] = 4.0,
+    policy_only: Annotated[
+        bool, typer.Option("--policy-only", help="Take the policy's best solution without search.")
+    ] = False,
+    capacity: Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the results as a JSON list.")
+    ] = None,
+    solutions: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A folder for pictures, or FILE.png/.svg for one input.")
+    ] = None,
+    plot_format: Annotated[PlotFormat, typer.Option(help="Picture format in a --plot folder.")] = PlotFormat.png,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the table and errors.")] = False,
+) -> None:
+    """Solve problem files; print costs and gaps."""
+    with _one_line_errors():
+        files = _problem_files(paths)
+        instances = _read_all(files, capacity)
+        outputs = Outputs(json_file, solutions, plot, plot_format)
+        outputs.prepare(files)
+        if weights and not weights.is_file():
+            raise ValueError(f"{weights}: --weights names no file")
+
+        from elg.solve import SolveConfig
+
+        config = SolveConfig(
+            starts=starts,
+            symmetries=symmetries,
+            seed=seed,
+            threads=threads,
+            weights=weights,
+            policy_only=policy_only,
+            memory_gb=memory,
+        )
+        results: list[Result] = []
+        try:
+            for result in _solve_all(files, instances, config, outputs, quiet):
+                results.append(result)
+        finally:
+            _print_table(results)
+        _report_infeasible(results)
+
+
+@app.command()
+def info(
+    weights: Annotated[
+        Path | None, typer.Argument(metavar="WEIGHTS", help="Weights file.", show_default="those of the package")
+    ] = None,
+) -> None:
+    """Describe weights: their network and training."""
+    with _one_line_errors():
+        shipped = sorted((Path(__file__).parent / "weights").glob("*.safetensors"))
+        for file in [weights] if weights else shipped:
+            print(file if weights else file.name)
+            for key, value in sorted(_header(file).items()):
+                print(f"  {key}: {value}")
+
+
+@app.command("import-weights")
+def import_weights(
+    source: Annotated[Path, typer.Argument(metavar="FILE.pt", help="Checkpoint of the official ELG code.")],
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="OUT.safetensors", help="Weights file to write.", show_default="beside FILE.pt"),
+    ] = None,
+) -> None:
+    """Convert a checkpoint of the official ELG code."""
+    with _one_line_errors():
+        from elg.checkpoint import import_official
+
+        target = target or source.with_suffix(".safetensors")
+        _check_file("OUT", target)
+        import_official(source, target)
+        print(f"wrote {target}")
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turn a wrong input (ValueError, OSError) into one line and exit code 2, and Ctrl-C into exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    except ValueError as error:
+        _fail(str(error), 2)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"elg: {message}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _problem_files(paths: Sequence[Path]) -> list[Path]:
+    """The files named by paths, a folder standing for its problem files in order; each file once."""
+    from elg.files import COST_TABLES
+
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = [
+            p for p in sorted(path.iterdir()) if p.suffix.lower() in SUFFIXES and p.name.lower() not in COST_TABLES
+        ]
+        if not inside:
+            raise ValueError(f"{path}: no problem files ({', '.join(SUFFIXES)}) in this folder")
+        files += inside
+    return list(dict.fromkeys(files))
+
+
+def _read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:
+    """The instances in the files; capacity is that of the CSV files."""
+    from elg.files import read
+
+    csv = [file.suffix.lower() == ".csv" for file in files]
+    if capacity is not None and not any(csv):
+        raise ValueError(f"{files[0]}: --capacity is {capacity:g}, but only CSV files take it")
+    return [read(file, capacity if is_csv else None) for file, is_csv in zip(files, csv, strict=True)]
+
+
+def _solve_all(
+    files: Sequence[Path], instances: Sequence[Instance], config: SolveConfig, outputs: Outputs, quiet: bool
+) -> Iterator[Result]:
+    """Solve one instance after the other, write and yield each result; progress goes to stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from elg.solve import solve
+
+    finished: list[tuple[Path, Result]] = []
+    show_bar = sys.stderr.isatty() and not quiet
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not show_bar, transient=True) as progress:
+        effort = [instance.size**2 for instance in instances]  # roughly how the time grows, for an honest bar
+        bar = progress.add_task("", total=sum(effort))
+        for i, (file, instance) in enumerate(zip(files, instances, strict=True)):
+            position, done = f"{i + 1}/{len(files)}", sum(effort[:i])
+            progress.update(bar, completed=done, description=f"{position} {instance.name}")
+
+            def advance(fraction: float, done: int = done, share: int = effort[i]) -> None:
+                progress.update(bar, completed=done + fraction * share)
+
+            result = solve(instance, config, advance)
+            finished.append((file, result))
+            outputs.write(finished)
+            if not show_bar and not quiet:
+                _print_line(position, result)
+            yield result
+
+
+def _record(file: Path, result: Result) -> dict[str, Any]:
+    """The JSON object of one result."""
+    instance = result.instance
+    return {
+        "name": instance.name,
+        "file": str(file),
+        "problem": instance.problem,
+        "nodes": instance.size,
+        "cost": _number(result.cost),
+        "best_known": _number(instance.best_known),
+        "gap": result.gap,
+        "feasible": result.solution.feasible,
+        "routes": [[int(node) for node in route] for route in result.solution.routes],
+        "seconds": result.seconds.total,
+        "seed": result.seed,
+        "starts": result.starts,
+        "symmetries": result.symmetries,
+    }
+
+
+def _header(file: Path) -> dict[str, str]:
+    """What a weights file says about itself, read without loading the weights."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            return tensors.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{file}: not a safetensors file ({error})") from error
+
+
+def _number(value: float | None) -> float | int | None:
+    """An integral cost as an int, so that it is written without a decimal point."""
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+def _print_line(position: str, result: Result) -> None:
+    """One plain line on stderr for a finished instance."""
+    from elg.table import format_cost, format_gap
+
+    gap = "" if result.gap is None else f", gap {format_gap(result.gap)} %"
+    line = f"{position} {result.instance.name}: cost {format_cost(result.cost)}{gap}, {result.seconds.total:.2f} s"
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_table(results: Sequence[Result]) -> None:
+    """The table of results on stdout, never cut off when it goes into a file or a pipe."""
+    if not results:
+        return
+    from rich.console import Console
+
+    from elg.table import results_table
+
+    Console(width=None if sys.stdout.isatty() else 160).print(results_table(results))
+
+
+def _report_infeasible(results: Sequence[Result]) -> None:
+    """Exit with code 1 when a solution breaks a constraint; the first violation of each is named."""
+    broken = [result for result in results if not result.solution.feasible]
+    for result in broken:
+        print(f"elg: {result.instance.name}: infeasible: {result.solution.violations[0]}", file=sys.stderr)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _check_file(option: str, file: Path) -> None:
+    """Raise ValueError if file could not be written; its folder is created."""
+    if file.exists() and not file.is_file():  # a folder, or a device that an atomic write would replace
+        raise ValueError(f"{file}: {option} is not a regular file")
+    _make_folder(option, file.parent)
+
+
+def _make_folder(option: str, folder: Path) -> None:
+    """Create the folder, or raise ValueError if that is impossible or it is not writable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder}: {option} folder cannot be created: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"{folder}: {option} folder is not writable")

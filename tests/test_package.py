@@ -1,0 +1,54 @@
+"""The package as a whole: lazy exports, and what may not be imported early."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import elg
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(code: str) -> str:
+    """The output of a fresh interpreter."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+
+def test_every_public_name_exists() -> None:
+    assert all(getattr(elg, name) is not None for name in elg.__all__)
+    assert set(elg.__all__) <= set(dir(elg))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        elg.nonsense  # noqa: B018
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = "{'numpy', 'torch', 'rich', 'matplotlib'}"
+    assert run(f"import elg, sys; print({heavy} & set(sys.modules))").strip() == "set()"
+
+
+def test_reading_files_does_not_import_torch() -> None:
+    code = "import elg, sys; elg.read('examples/clusters-n120.tsp'); print('torch' in sys.modules)"
+    assert run(code).strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "before", ["", "elg.SolveConfig", "from elg.solve import SolveConfig", "import elg.solve", "import elg.solve as s"]
+)
+def test_solve_is_the_function_whatever_was_imported_before(before: str) -> None:
+    assert run(f"import elg\n{before}\nprint(type(elg.solve).__name__)").strip() == "function"
+
+
+def test_examples_carry_their_best_known_costs() -> None:
+    for name, cost in (("mixed-n116-k13.vrp", 15581), ("clusters-n120.tsp", 6135)):
+        instance = elg.read(ROOT / "examples" / name)
+        assert instance.best_known == cost
+    solution = elg.read_solution(
+        ROOT / "examples" / "mixed-n116-k13.sol", elg.read(ROOT / "examples/mixed-n116-k13.vrp")
+    )
+    assert solution.feasible
+    assert solution.cost == 15581

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from elg.solve import Result, SolveConfig
 
 SUFFIXES = (".tsp", ".vrp", ".csv")
-PLOT_SUFFIXES = (".png", ".svg")
 
 app = typer.Typer(
     help="A learned vehicle-routing solver for TSP and CVRP.",
@@ -50,20 +49,18 @@ class Outputs:
 
     @property
     def plot_is_file(self) -> bool:
-        return self.plot is not None and self.plot.suffix.lower() in PLOT_SUFFIXES
+        return self.plot is not None and self.plot.suffix.lower() in (f".{kind.value}" for kind in PlotFormat)
 
     def prepare(self, files: Sequence[Path]) -> None:
         """Create the folders, and raise ValueError or OSError now for what could not be written after the solving."""
         if self.plot_is_file and len(files) > 1:
-            raise ValueError(
-                f"{self.plot}: --plot names one picture but there are {len(files)} problem files; name a folder"
-            )
+            raise ValueError(f"{self.plot}: --plot names one picture for {len(files)} problem files; name a folder")
         if self.solutions or (self.plot and not self.plot_is_file):
-            stems: dict[str, Path] = {}
-            for file in files:
-                other = stems.setdefault(file.stem, file)
-                if other != file:
-                    raise ValueError(f"{file}: output name {file.stem!r} is that of {other} too")
+            _check_names(files)
+        folder = self.solutions and self.solutions.resolve()
+        for file in files:
+            if file.suffix.lower() == ".vrp" and file.parent.resolve() == folder:
+                raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
         if self.json_file:
             _check_file("--json", self.json_file)
         if self.solutions:
@@ -71,13 +68,14 @@ class Outputs:
         if self.plot:
             (_check_file if self.plot_is_file else _make_folder)("--plot", self.plot)
 
-    def write(self, finished: Sequence[tuple[Path, Result]]) -> None:
+    def write(self, files: Sequence[Path], results: Sequence[Result]) -> None:
         """Write the newest result and the list of all so far: whatever stops the run later, these are kept."""
         from elg.files import atomic_write, write_solution
 
-        file, result = finished[-1]
+        file, result = files[len(results) - 1], results[-1]
         if self.json_file:
-            atomic_write(self.json_file, json.dumps([_record(*pair) for pair in finished], indent=1) + "\n")
+            records = [_record(*pair) for pair in zip(files, results, strict=False)]  # the later files have none yet
+            atomic_write(self.json_file, json.dumps(records, indent=1) + "\n")
         if self.solutions:
             suffix = ".tour" if result.instance.problem == "tsp" else ".sol"
             write_solution(self.solutions / (file.stem + suffix), result.solution)
@@ -156,8 +154,7 @@ def solve_command(
         )
         results: list[Result] = []
         try:
-            for result in _solve_all(files, instances, config, outputs, quiet):
-                results.append(result)
+            _solve_all(files, instances, config, outputs, quiet, results)
         finally:
             _print_table(results)
         _report_infeasible(results)
@@ -173,8 +170,9 @@ def info(
     with _one_line_errors():
         shipped = sorted((Path(__file__).parent / "weights").glob("*.safetensors"))
         for file in [weights] if weights else shipped:
+            header = _header(file)
             print(file if weights else file.name)
-            for key, value in sorted(_header(file).items()):
+            for key, value in sorted(header.items()):
                 print(f"  {key}: {value}")
 
 
@@ -188,10 +186,13 @@ def import_weights(
 ) -> None:
     """Convert a checkpoint of the official ELG code."""
     with _one_line_errors():
+        target = target or source.with_suffix(".safetensors")
+        if target == source:
+            raise ValueError(f"{source}: the weights file would replace its own input")
+        _check_file("OUT", target)
+
         from elg.checkpoint import import_official
 
-        target = target or source.with_suffix(".safetensors")
-        _check_file("OUT", target)
         import_official(source, target)
         print(f"wrote {target}")
 
@@ -243,33 +244,35 @@ def _read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:
 
 
 def _solve_all(
-    files: Sequence[Path], instances: Sequence[Instance], config: SolveConfig, outputs: Outputs, quiet: bool
-) -> Iterator[Result]:
-    """Solve one instance after the other, write and yield each result; progress goes to stderr."""
+    files: Sequence[Path],
+    instances: Sequence[Instance],
+    config: SolveConfig,
+    outputs: Outputs,
+    quiet: bool,
+    results: list[Result],
+) -> None:
+    """Solve one instance after the other; results grows, and so is there for the caller whatever stops the loop."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from elg.solve import solve
 
-    finished: list[tuple[Path, Result]] = []
     show_bar = sys.stderr.isatty() and not quiet
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not show_bar, transient=True) as progress:
         effort = [instance.size**2 for instance in instances]  # roughly how the time grows, for an honest bar
         bar = progress.add_task("", total=sum(effort))
-        for i, (file, instance) in enumerate(zip(files, instances, strict=True)):
+        for i, instance in enumerate(instances):
             position, done = f"{i + 1}/{len(files)}", sum(effort[:i])
             progress.update(bar, completed=done, description=f"{position} {instance.name}")
 
             def advance(fraction: float, done: int = done, share: int = effort[i]) -> None:
                 progress.update(bar, completed=done + fraction * share)
 
-            result = solve(instance, config, advance)
-            finished.append((file, result))
-            outputs.write(finished)
+            results.append(solve(instance, config, advance))
+            outputs.write(files, results)
             if not show_bar and not quiet:
-                _print_line(position, result)
-            yield result
+                _print_line(position, results[-1])
 
 
 def _record(file: Path, result: Result) -> dict[str, Any]:
@@ -335,6 +338,15 @@ def _report_infeasible(results: Sequence[Result]) -> None:
         print(f"elg: {result.instance.name}: infeasible: {result.solution.violations[0]}", file=sys.stderr)
     if broken:
         raise typer.Exit(1)
+
+
+def _check_names(files: Sequence[Path]) -> None:
+    """Raise ValueError if two files would have outputs of the same name."""
+    stems: dict[str, Path] = {}
+    for file in files:
+        other = stems.setdefault(file.stem, file)
+        if other != file:
+            raise ValueError(f"{file}: output name {file.stem!r} is that of {other} too")
 
 
 def _check_file(option: str, file: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import vrplib
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 import elg.cli
@@ -201,6 +202,7 @@ def test_outputs_that_would_overwrite_each_other_are_refused(tmp_path) -> None:
     check_refused(run("solve", TSP, copy, "--solutions", tmp_path / "out"), str(copy), str(TSP))
     check_refused(run("solve", TSP, CVRP, "--plot", tmp_path / "one.png"), "one.png", "2 problem files")
     check_refused(run("solve", TSP, "--json", tmp_path), "--json", str(tmp_path))
+    check_refused(run("solve", CVRP, "--solutions", EXAMPLES), "--solutions", str(CVRP))
 
 
 @pytest.mark.usefixtures("no_solver")
@@ -290,3 +292,34 @@ def test_an_infeasible_solution_is_reported(use_solver) -> None:
     done = run("solve", TSP)
     assert done.exit_code == 1
     assert "infeasible" in done.stderr
+
+
+# --- weights
+
+
+def test_info_prints_the_header_of_a_weights_file(tmp_path) -> None:
+    file = tmp_path / "w.safetensors"
+    save_file({"a": np.zeros(3)}, file, metadata={"config": '{"width": 128}', "training": "ten minutes"})
+    done = run("info", file)
+    assert done.exit_code == 0
+    assert '  config: {"width": 128}' in done.stdout
+    assert "  training: ten minutes" in done.stdout
+
+
+def test_info_describes_the_weights_of_the_package() -> None:
+    assert ".safetensors" in run("info").stdout
+
+
+def test_info_refuses_other_files(tmp_path) -> None:
+    check_refused(run("info", TSP), str(TSP), "safetensors")
+    check_refused(run("info", tmp_path / "none.safetensors"), "none.safetensors")
+
+
+def test_import_weights_refuses_a_missing_file(tmp_path) -> None:
+    check_refused(run("import-weights", tmp_path / "none.pt", tmp_path / "out.safetensors"), "none.pt")
+
+
+def test_import_weights_refuses_to_replace_its_input(tmp_path) -> None:
+    file = tmp_path / "w.safetensors"
+    file.write_text("")
+    check_refused(run("import-weights", file), str(file), "own input")

@@ -28,7 +28,7 @@ def results_table(results: Sequence[Result]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", overflow="fold")
     table.add_column("problem")
     for header in ("nodes", "routes", "cost", "best known", "gap %", "seconds"):

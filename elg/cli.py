@@ -74,8 +74,9 @@ class Outputs:
 
         file, result = files[len(results) - 1], results[-1]
         if self.json_file:
-            records = [_record(*pair) for pair in zip(files, results, strict=False)]  # the later files have none yet
-            atomic_write(self.json_file, json.dumps(records, indent=1) + "\n")
+            done = zip(files, results, strict=False)  # the later files have no result yet
+            lines = ",\n".join(json.dumps(_record(*pair)) for pair in done)
+            atomic_write(self.json_file, f"[\n{lines}\n]\n")
         if self.solutions:
             suffix = ".tour" if result.instance.problem == "tsp" else ".sol"
             write_solution(self.solutions / (file.stem + suffix), result.solution)

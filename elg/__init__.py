@@ -1,15 +1,13 @@
 """A learned vehicle-routing solver: an ensemble of a local and a global policy for TSP and CVRP."""
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elg.files import read, read_solution, write_solution
     from elg.instance import Instance
     from elg.solution import Solution
-    from elg.solve import Result, SolveConfig, solve
+    from elg.solver import Result, SolveConfig, solve
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,20 +28,10 @@ _HOME = {
     "read": "elg.files",
     "read_solution": "elg.files",
     "write_solution": "elg.files",
-    "Result": "elg.solve",
-    "SolveConfig": "elg.solve",
-    "solve": "elg.solve",
+    "Result": "elg.solver",
+    "SolveConfig": "elg.solver",
+    "solve": "elg.solver",
 }
-
-
-class _Package(ModuleType):
-    """Keeps `elg.solve` the function: importing the module of that name would put the module in its place."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value.solve if name == "solve" and isinstance(value, ModuleType) else value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

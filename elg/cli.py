@@ -18,7 +18,7 @@ from elg import __version__
 
 if TYPE_CHECKING:
     from elg.instance import Instance
-    from elg.solve import Result, SolveConfig
+    from elg.solver import Result, SolveConfig
 
 SUFFIXES = (".tsp", ".vrp", ".csv")
 
@@ -142,7 +142,7 @@ def solve_command(
         if weights and not weights.is_file():
             raise ValueError(f"{weights}: --weights names no file")
 
-        from elg.solve import SolveConfig
+        from elg.solver import SolveConfig
 
         config = SolveConfig(
             starts=starts,
@@ -256,7 +256,7 @@ def _solve_all(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from elg.solve import solve
+    from elg.solver import solve
 
     show_bar = sys.stderr.isatty() and not quiet
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())

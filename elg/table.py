@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from elg.solve import Result
+    from elg.solver import Result
 
 
 def format_cost(cost: float | None) -> str:

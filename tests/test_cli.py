@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import elg.cli
 from elg.solution import Solution
-from elg.solve import Result, SolveConfig, Timings
+from elg.solver import Result, SolveConfig, Timings
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -47,7 +47,7 @@ def trivial(instance, config=SolveConfig(), on_progress=None) -> Result:  # noqa
 
 @pytest.fixture
 def use_solver(monkeypatch) -> Callable[[Solver], None]:
-    return lambda solver: monkeypatch.setattr(sys.modules["elg.solve"], "solve", solver)
+    return lambda solver: monkeypatch.setattr(sys.modules["elg.solver"], "solve", solver)
 
 
 def failing_at(call: int, error: BaseException) -> Solver:

@@ -1,0 +1,300 @@
+"""Policy + tasks + starts -> complete rollouts, greedy or sampled, within a memory limit.
+
+`plain` steps through `Policy.scores` in torch and runs on any device with any config. On a CPU, `fast` makes the
+same tours from tables and compiled kernels. Both draw the same uniform numbers, so they also sample the same tours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elg.policy import Policy
+from elg.problems import Task, make_batch
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
+Actions = NDArray[np.int32]  # (M, T): a TSP tour, or a CVRP tour with the depot's 0 between routes and behind the end
+Progress = Callable[[float], None]
+
+BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
+GROUP = 64  # most tasks encoded at once
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """How to decode, not what: no field changes which tours come out (beyond ties in floating point)."""
+
+    path: Literal["auto", "fast", "plain"] = "auto"
+    threads: int | None = None  # default: all cores that this process may use
+    memory_gb: float = 4.0  # what tables and states may take together
+
+    def __post_init__(self) -> None:
+        if self.path not in ("auto", "fast", "plain"):
+            raise ValueError(f"path is {self.path!r}, must be auto, fast or plain")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, must be at least 1")
+        if self.memory_gb <= 0:
+            raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
+
+    @property
+    def memory(self) -> float:
+        """The memory limit in bytes."""
+        return self.memory_gb * 2**30
+
+    @property
+    def workers(self) -> int:
+        return self.threads or len(os.sched_getaffinity(0))
+
+
+DEFAULT = DecodeConfig()
+
+
+def decode(
+    policy: Policy,
+    tasks: Sequence[Task],
+    starts: Sequence[NDArray[np.int64]],
+    config: DecodeConfig = DEFAULT,
+    rng: np.random.Generator | None = None,
+    on_progress: Progress | None = None,
+) -> list[Actions]:
+    """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given.
+
+    Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first.
+    """
+    from elg import fast
+
+    on_cpu = next(policy.parameters()).device.type == "cpu"
+    if config.path == "fast" and not (on_cpu and fast.supports(policy.config)):
+        raise ValueError("path is 'fast', but that needs a policy on the CPU and local_layers of 0")
+    use_fast = config.path != "plain" and on_cpu and fast.supports(policy.config)
+    uniforms = [_uniforms(task, len(m), rng) for task, m in zip(tasks, starts, strict=True)]
+    report = _Reporter(tasks, starts, on_progress)
+    out: list[Actions] = [np.empty((0, 0), np.int32)] * len(tasks)
+    with torch.inference_mode(), torch_threads(config.workers):
+        for chosen in _groups(policy, tasks, starts, config, use_fast):
+            part = [(tasks[i], starts[i], uniforms[i]) for i in chosen]
+            made = (_fast if use_fast else _plain)(policy, part, config, report)
+            for i, actions in zip(chosen, made, strict=True):
+                out[i] = actions
+    return out
+
+
+def longest(task: Task) -> int:
+    """Most actions that a rollout of this task can take."""
+    return len(task.coords) if task.demand is None else 2 * (len(task.coords) - 1)
+
+
+def _uniforms(task: Task, rollouts: int, rng: np.random.Generator | None) -> NDArray[np.float32]:
+    """(M, T) numbers that decide a sampled rollout; (0, 0) for a greedy one."""
+    if rng is None:
+        return np.empty((0, 0), np.float32)
+    return rng.random((rollouts, longest(task)), dtype=np.float32)
+
+
+class _Reporter:
+    """Turns finished steps into a fraction of all steps, for one callback."""
+
+    def __init__(self, tasks: Sequence[Task], starts: Sequence[NDArray[np.int64]], callback: Progress | None) -> None:
+        self.total = sum(len(m) * len(task.coords) ** 2 for task, m in zip(tasks, starts, strict=True))
+        self.callback, self.done = callback, 0.0
+
+    def __call__(self, running: float = 0.0, finished: float = 0.0) -> None:
+        self.done += finished
+        if self.callback is not None:
+            self.callback(min(1.0, (self.done + running) / self.total))
+
+
+Part = tuple[Task, NDArray[np.int64], NDArray[np.float32]]
+
+
+def _groups(
+    policy: Policy,
+    tasks: Sequence[Task],
+    starts: Sequence[NDArray[np.int64]],
+    config: DecodeConfig,
+    use_fast: bool,
+) -> Iterator[list[int]]:
+    """Indices of tasks to work on together: of equal size on the fast path, as many as memory allows."""
+    order = sorted(range(len(tasks)), key=lambda i: len(tasks[i].coords))
+    same = groupby(order, key=lambda i: len(tasks[i].coords)) if use_fast else [(0, iter(order))]
+    for _, members in same:
+        group: list[int] = []
+        used = 0.0
+        for i in members:
+            n = len(tasks[i].coords)
+            need = _fast_bytes(policy, n, config) if use_fast else len(starts[i]) * _plain_bytes(policy, n)
+            if group and (len(group) == GROUP or used + need > config.memory / 2):
+                yield group
+                group, used = [], 0.0
+            group.append(i)
+            used += need
+        if group:
+            yield group
+
+
+def _table_bytes(policy: Policy, n: int) -> float:
+    return 4.0 * policy.config.heads * n * n
+
+
+def _has_table(policy: Policy, n: int, config: DecodeConfig) -> bool:
+    return 3 * _table_bytes(policy, n) <= config.memory
+
+
+def _fast_bytes(policy: Policy, n: int, config: DecodeConfig) -> float:
+    """Tables of one task: factors of the glimpse twice (torch and numpy), neighbour lists, embeddings."""
+    from elg.fast import LIST_LIMIT
+
+    table = 2 * _table_bytes(policy, n) if _has_table(policy, n, config) else 0.0
+    return table + 16.0 * n * min(n, LIST_LIMIT) + 40.0 * n * policy.config.width
+
+
+def _plain_bytes(policy: Policy, n: int) -> float:
+    """One rollout's share of a torch step: attention per head, and about a dozen rows of 8 bytes."""
+    return n * (12.0 * policy.config.heads + 100.0)
+
+
+# --- plain path ------------------------------------------------------------------------------------------------------
+
+
+def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Actions]:
+    """Tasks of any sizes in one padded batch; the starts in chunks that fit into memory."""
+    device = next(policy.parameters()).device
+    batch = make_batch([task for task, _, _ in parts]).to(device)
+    encoded = policy.encode(batch)
+    most = max(len(starts) for _, starts, _ in parts)
+    n = batch.coords.shape[1]
+    width = max(1, int(config.memory / 2 / (len(parts) * _plain_bytes(policy, n))))
+    pieces: list[list[Actions]] = [[] for _ in parts]
+    for begin in range(0, most, width):
+        # A task with fewer starts repeats its last one; the surplus is cut off below.
+        rows = [np.arange(begin, min(begin + width, most)).clip(max=len(starts) - 1) for _, starts, _ in parts]
+        first = torch.from_numpy(np.stack([starts[row] for (_, starts, _), row in zip(parts, rows, strict=True)]))
+        state = policy.problem.start(batch, first.to(device))
+        actions = [state.current]
+        while not bool(policy.problem.finished(batch, state).all()):
+            scores, valid = policy.scores(encoded, state)
+            if parts[0][2].size:
+                drawn = [_column(uniform, row, len(actions)) for (_, _, uniform), row in zip(parts, rows, strict=True)]
+                logits = (policy.config.clip * scores.tanh()).masked_fill(~valid, -torch.inf)
+                chosen = invert(logits, torch.from_numpy(np.stack(drawn)).to(device))
+            else:
+                chosen = scores.masked_fill(~valid, -torch.inf).argmax(-1)
+            state = policy.problem.step(batch, state, chosen)
+            actions.append(chosen)
+            report(running=len(actions) * len(parts) * first.shape[1] * n)
+        report(finished=len(parts) * first.shape[1] * n * n)
+        made = torch.stack(actions, dim=2).int().cpu().numpy()  # (B, M, T)
+        for i, (task, starts, _) in enumerate(parts):
+            pieces[i].append(made[i, : max(0, len(starts) - begin), : longest(task)])
+    return [_trim(_stack(piece)) for piece in pieces]
+
+
+def _column(uniform: NDArray[np.float32], rows: NDArray[np.int64], step: int) -> NDArray[np.float32]:
+    """The numbers of one step; a task that is done while others go on needs none."""
+    return uniform[rows, step] if step < uniform.shape[1] else np.zeros(len(rows), np.float32)
+
+
+def invert(logits: Tensor, uniform: Tensor) -> Tensor:
+    """(B, M) nodes drawn from softmax(logits) (B, M, N) by inverting the distribution at uniform (B, M)."""
+    mass = logits.double().softmax(-1).cumsum(-1)
+    return torch.searchsorted(mass, (uniform * mass[..., -1])[..., None].contiguous(), right=True).squeeze(-1)
+
+
+def _stack(pieces: Sequence[Actions]) -> Actions:
+    """Join chunks of rollouts (M_j, T_j); the shorter ones stay at the depot (in TSP all are equally long)."""
+    width = max(piece.shape[1] for piece in pieces)
+    return np.concatenate([np.pad(piece, ((0, 0), (0, width - piece.shape[1]))) for piece in pieces])
+
+
+def _trim(actions: Actions) -> Actions:
+    """Without the columns in which every rollout (CVRP) only waits at the depot after its last return."""
+    last = np.flatnonzero(actions.any(axis=0)).max()
+    return actions[:, : last + 2]
+
+
+# --- fast path -------------------------------------------------------------------------------------------------------
+
+
+def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Actions]:
+    """Tasks of one size: tables in torch, then blocks of rollouts on a pool of threads."""
+    from elg import fast
+
+    tasks = [task for task, _, _ in parts]
+    batch = make_batch(tasks)
+    n = batch.coords.shape[1]
+    tables = fast.global_tables(policy, policy.encode(batch), _has_table(policy, n, config))
+    local = fast.local_tables(policy)
+    planes = fast.planes(batch.coords, policy.problem.has_depot, policy.config.coordinates == "euclidean")
+    rule = fast.rules(policy.config)
+    out = [np.zeros((len(starts), longest(task)), np.int32) for task, starts, _ in parts]
+    total = sum(len(starts) for _, starts, _ in parts)
+    size = max(1, min(BLOCK, -(-total // config.workers)))
+    blocks = [(i, b) for i, (_, starts, _) in enumerate(parts) for b in _slices(len(starts), size)]
+    controls = np.zeros((len(blocks), 2), np.int64)
+
+    def run(job: int) -> None:
+        i, rows = blocks[job]
+        task, starts, uniform = parts[i]
+        demand = np.zeros(0, np.int64) if task.demand is None else task.demand
+        fast.run_block(
+            tables[i], local, planes[i], rule, demand, task.capacity or 0, starts[rows], uniform[rows], out[i][rows],
+            controls[job],
+        )  # fmt: skip
+
+    with _one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
+        jobs = [pool.submit(run, job) for job in range(len(blocks))]
+        try:
+            while wait(jobs, timeout=0.1).not_done:
+                steps = sum(controls[j, 0] * (rows.stop - rows.start) for j, (_, rows) in enumerate(blocks))
+                report(running=float(steps) * n)
+            for done in jobs:
+                done.result()
+        finally:  # on an interrupt the kernels stop at their next step
+            controls[:, 1] = 1
+            pool.shutdown(cancel_futures=True)
+    report(finished=total * n * n)
+    return [_trim(actions) for actions in out]
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    """Cut range(count) into nearly equal slices of at most `size`."""
+    pieces = -(-count // size)
+    edges = [count * i // pieces for i in range(pieces + 1)]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """The kernels call BLAS from several threads of their own, so BLAS must not start more."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

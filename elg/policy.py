@@ -1,0 +1,365 @@
+"""The ELG policy: a global policy that sees the whole instance, a local one that sees the K nearest valid nodes.
+
+The whole network is here with its config. Shapes: B tasks, M rollouts, N nodes, K neighbours, H heads, D width,
+E local width. Equation names are those of docs/method.md of the paper's restatement (see docs/design.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
+
+NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """Everything that decides the network. Each ablation of the paper is one field."""
+
+    problem: ProblemName
+    neighbours: int = 0  # K; 0 takes the paper's value for the problem
+    # global policy (POMO)
+    global_policy: bool = True
+    width: int = 128
+    heads: int = 8
+    layers: int = 6
+    hidden: int = 512
+    # ensemble
+    penalty: bool = True  # the normalised distance penalty
+    xi: float = 1.0  # the penalty outside of the neighbourhood
+    clip: float = 50.0  # C
+    # local policy
+    local_policy: bool = True  # switched off in the first stage of training; its parameters always exist
+    local_width: int = 32
+    local_heads: int = 4
+    local_layers: int = 0  # self-attention layers over the neighbours (the paper's local-only ablation has 3)
+    positional: bool = True
+    coordinates: Literal["polar", "euclidean"] = "polar"
+    depot: Literal["token", "polar"] = "token"  # "polar" gives the depot distance and angle, as the official code does
+
+    def __post_init__(self) -> None:
+        if self.problem not in PROBLEMS:
+            raise ValueError(f"problem is {self.problem!r}, must be one of {', '.join(PROBLEMS)}")
+        if self.neighbours == 0:
+            object.__setattr__(self, "neighbours", NEIGHBOURS[self.problem])
+        for field in ("neighbours", "width", "heads", "layers", "hidden", "local_width", "local_heads"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} is {getattr(self, field)}, must be at least 1")
+        if self.width % self.heads or self.local_width % self.local_heads:
+            raise ValueError("width must be a multiple of heads, and local_width of local_heads")
+        if self.coordinates not in ("polar", "euclidean"):
+            raise ValueError(f"coordinates is {self.coordinates!r}, must be polar or euclidean")
+        if self.depot not in ("token", "polar"):
+            raise ValueError(f"depot is {self.depot!r}, must be token or polar")
+        if not (self.global_policy or self.local_policy):
+            raise ValueError("global_policy and local_policy are both off")
+
+
+class Cache(NamedTuple):
+    """What encode() leaves for the steps: node embeddings and the decoder's keys and values."""
+
+    batch: Batch
+    nodes: Tensor  # (B, N, D)
+    keys: Tensor  # (B, H, N, D/H)
+    values: Tensor  # (B, H, N, D/H)
+
+
+class Neighbourhood(NamedTuple):
+    """N_K(c_t): the K nearest valid nodes, nearest first, the depot not among them."""
+
+    node: Tensor  # (B, M, K)
+    present: Tensor  # (B, M, K) False where fewer than K nodes are valid
+    offset: Tensor  # (B, M, K, 2) float64 from the current node
+    rho: Tensor  # (B, M, K) float32 distance, 0 where absent
+    radius: Tensor  # (B, M, 1) max rho; 1 where that is 0
+
+
+def nearest(batch: Batch, current: Tensor, candidates: Tensor, k: int) -> Neighbourhood:
+    """The k nearest candidates (B, M, N) of the current nodes (B, M); of equal distances the lower index wins."""
+    n = candidates.shape[2]
+    here = gather_nodes(batch.coords, current)  # (B, M, 2)
+    dx = batch.coords[:, None, :, 0] - here[:, :, None, 0]
+    dy = batch.coords[:, None, :, 1] - here[:, :, None, 1]
+    rho = (dx * dx + dy * dy).sqrt().float()  # (B, M, N)
+    # The bits of a positive float order like the float; the node index below them breaks ties.
+    key = rho.view(torch.int32).long() << 32 | torch.arange(n, device=rho.device)
+    key = torch.where(candidates, key, torch.iinfo(torch.int64).max)
+    index = key.topk(min(k, n), largest=False, sorted=True).indices
+    present = candidates.gather(2, index)
+    rho = torch.where(present, rho.gather(2, index), 0.0)
+    radius = rho.amax(-1, keepdim=True)
+    offset = torch.stack([dx.gather(2, index), dy.gather(2, index)], dim=-1)
+    return Neighbourhood(index, present, offset, rho, torch.where(radius > 0, radius, 1.0))
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, N, D) -> (B, H, N, D/H)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+class InstanceNorm(nn.Module):
+    """Normalises each feature over the real nodes of its own instance."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
+        """x (B, N, D), real (B, N) or None when nothing is padded."""
+        if real is None:
+            variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+        else:
+            weight = real[:, :, None] / real.sum(1)[:, None, None]
+            mean = (x * weight).sum(1, keepdim=True)
+            variance = ((x - mean).square() * weight).sum(1, keepdim=True)
+        scale = self.weight * torch.rsqrt(variance + 1e-5)
+        return x * scale + (self.bias - mean * scale)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward block, each with a residual and instance normalisation."""
+
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.combine = nn.Linear(width, width)
+        self.norm1 = InstanceNorm(width)
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+        self.norm2 = InstanceNorm(width)
+
+    def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
+        """x (B, N, D), real (B, N) or None when nothing is padded."""
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        mask = None if real is None else real[:, None, None, :]
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = self.norm1(x + self.combine(attended.transpose(1, 2).flatten(2)), real)
+        return self.norm2(x + self.down(F.relu(self.up(x))), real)
+
+
+class GlobalPolicy(nn.Module):
+    """POMO: an encoder over all nodes, and a decoder whose query is the context of the partial solution."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        problem = PROBLEMS[config.problem]
+        width = config.width
+        self.problem, self.heads = problem, config.heads
+        self.embed = nn.Linear(3 if problem.has_depot else 2, width)
+        self.embed_depot = nn.Linear(2, width) if problem.has_depot else None
+        self.layers = nn.ModuleList(EncoderLayer(width, config.heads, config.hidden) for _ in range(config.layers))
+        self.query = nn.Linear(width + 1 if problem.has_depot else 2 * width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.combine = nn.Linear(width, width)
+
+    def encode(self, batch: Batch) -> Cache:
+        features = self.problem.node_features(batch)
+        nodes = self.embed(features)  # (B, N, D)
+        if self.embed_depot is not None:
+            nodes = torch.cat([self.embed_depot(features[:, :1, :2]), nodes[:, 1:]], dim=1)
+        real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
+        for layer in self.layers:
+            nodes = layer(nodes, real)
+        return Cache(batch, nodes, split_heads(self.key(nodes), self.heads), split_heads(self.value(nodes), self.heads))
+
+    def scores(self, cache: Cache, state: State, valid: Tensor) -> Tensor:
+        """u_global = q.k / sqrt(d) as (B, M, N), after one masked attention (the glimpse)."""
+        query = split_heads(self.query(self.problem.context(cache.batch, state, cache.nodes)), self.heads)
+        glimpse = F.scaled_dot_product_attention(query, cache.keys, cache.values, attn_mask=valid[:, None])
+        glimpse = self.combine(glimpse.transpose(1, 2).flatten(2))  # (B, M, D)
+        return glimpse @ cache.nodes.transpose(1, 2) / math.sqrt(glimpse.shape[-1])
+
+
+class LocalLayer(nn.Module):
+    """Self-attention over the neighbours of one state; only the local-only ablation has such layers."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.norm1 = nn.LayerNorm(width)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
+        self.norm2 = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, present: Tensor) -> Tensor:
+        """x (S, K, E), present (S, K)."""
+        x = self.norm1(x + self.attention(x, x, x, key_padding_mask=~present, need_weights=False)[0])
+        return self.norm2(x + self.feed(x))
+
+
+class LocalPolicy(nn.Module):
+    """A learned context vector attends to the neighbours in polar coordinates and scores them.
+
+    With a depot, token 0 stands for the depot and the neighbours are tokens 1..K; without, they are tokens 0..K-1.
+    """
+
+    pe: Tensor
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.has_depot = PROBLEMS[config.problem].has_depot
+        width = config.local_width
+        self.embed = nn.Linear(3 if self.has_depot else 2, width)
+        if self.has_depot and config.depot == "token":
+            self.depot = nn.Parameter(torch.empty(width).uniform_(-1, 1))
+        self.context = nn.Parameter(torch.empty(width).uniform_(-1, 1))  # h_c
+        self.layers = nn.ModuleList(LocalLayer(width, config.local_heads) for _ in range(config.local_layers))
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.combine = nn.Linear(width, width)
+        encoding = positional_encoding(config.neighbours + self.has_depot, width)
+        self.register_buffer("pe", encoding if config.positional else torch.zeros_like(encoding), persistent=False)
+
+    def tokens(self, cache: Cache, state: State, near: Neighbourhood) -> Tensor:
+        """h_i = W x_i + b + PE(rank i) as (B, M, K or 1 + K, E); absent neighbours have x_i = 0."""
+        x = self.features(cache.batch, state, near)
+        if self.has_depot and self.config.depot == "token":
+            h = torch.cat([self.depot.expand(*x.shape[:2], 1, -1), self.embed(x)], dim=2)
+        elif self.has_depot:
+            h = self.embed(torch.cat([depot_features(cache.batch, state, near, self.config), x], dim=2))
+        else:
+            h = self.embed(x)
+        return h + self.pe[: h.shape[2]]
+
+    def features(self, batch: Batch, state: State, near: Neighbourhood) -> Tensor:
+        """x_i = (rho_i / max rho, theta_i[, d_i / Q_remaining]) as (B, M, K, 2 or 3)."""
+        x = relative_position(near.offset, near.rho, near.radius, self.config.coordinates)
+        if batch.demand is not None:
+            demand = batch.demand.float().unsqueeze(1).expand(-1, near.node.shape[1], -1).gather(2, near.node)
+            share = demand / state.load.clamp(min=1).float()[:, :, None]
+            x = torch.cat([x, share[..., None]], dim=-1)
+        return x * near.present[..., None]
+
+    def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
+        """u_local = h~_c . h_i / sqrt(d_e) of each token, (B, M, K or 1 + K); finite also where absent."""
+        h = self.tokens(cache, state, near)
+        present = torch.cat([valid[:, :, :1], near.present], dim=2) if self.has_depot else near.present
+        for layer in self.layers:
+            h = layer(h.flatten(0, 1), present.flatten(0, 1)).unflatten(0, h.shape[:2])
+        heads, width = self.config.local_heads, self.config.local_width
+        # The query is the same for every state, so q.k_i = (Wk^T q).h_i, and sum_i w_i v_i = Wv (sum_i w_i h_i).
+        query = self.query(self.context).view(heads, 1, -1)
+        folded = (query @ self.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
+        weight = (h @ folded.T).masked_fill(~present[..., None], -torch.inf).softmax(dim=2)  # (B, M, K, H)
+        pooled = weight.transpose(2, 3) @ h  # (B, M, H, E)
+        mixed = torch.einsum("bmhe,hfe->bmhf", pooled, self.value.weight.view(heads, -1, width)).flatten(2)
+        return (h @ self.combine(mixed)[..., None]).squeeze(-1) / math.sqrt(width)
+
+
+def relative_position(
+    offset: Tensor, rho: Tensor, radius: Tensor, coordinates: Literal["polar", "euclidean"]
+) -> Tensor:
+    """(B, M, K, 2): (rho / radius, theta) or, in the Euclidean ablation, the offset / radius."""
+    if coordinates == "euclidean":
+        return offset.float() / radius[..., None]
+    theta = torch.atan2(offset[..., 1], offset[..., 0]).float()
+    return torch.stack([rho / radius, theta], dim=-1)
+
+
+def depot_features(batch: Batch, state: State, near: Neighbourhood, config: PolicyConfig) -> Tensor:
+    """(B, M, 1, 3): the depot seen from the current node, as the official code describes it."""
+    offset = (batch.coords[:, None, 0] - gather_nodes(batch.coords, state.current))[:, :, None]  # (B, M, 1, 2)
+    x = relative_position(offset, _depot_distance(batch, state), near.radius, config.coordinates)
+    return F.pad(x, (0, 1))
+
+
+def _depot_distance(batch: Batch, state: State) -> Tensor:
+    offset = batch.coords[:, None, 0] - gather_nodes(batch.coords, state.current)
+    return offset.square().sum(-1, keepdim=True).sqrt().float()  # (B, M, 1)
+
+
+def positional_encoding(length: int, width: int) -> Tensor:
+    """(length, width) sinusoids: sines of geometric time scales 1..10,000, then their cosines."""
+    scales = torch.exp(torch.arange(width // 2) * (-math.log(10_000.0) / max(width // 2 - 1, 1)))
+    angle = torch.arange(length)[:, None] * scales
+    return F.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, width % 2))
+
+
+class Policy(nn.Module):
+    """The ensemble: u_i = C tanh(u_global_i - penalty_i + u_local_i) for valid nodes, -inf otherwise."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.problem = PROBLEMS[config.problem]
+        self.global_ = GlobalPolicy(config) if config.global_policy else None
+        self.local = LocalPolicy(config)
+
+    def encode(self, batch: Batch) -> Cache:
+        """All that does not change from step to step. Gradients flow through it."""
+        if self.global_ is None:
+            empty = torch.empty(0, device=batch.coords.device)
+            return Cache(batch, empty, empty, empty)
+        return self.global_.encode(batch)
+
+    def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:
+        """(u~_global + u_local, valid), both (B, M, N); scores of invalid nodes are finite and meaningless.
+
+        Greedy decoding compares these: tanh keeps their order but rounds large ones into ties.
+        """
+        batch, config = cache.batch, self.config
+        valid = self.problem.valid(batch, state)
+        candidates = valid
+        if self.problem.has_depot:  # the depot is a token of its own, never one of the K
+            candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
+        near = nearest(batch, state.current, candidates, config.neighbours)
+        if self.global_ is None:
+            u = torch.zeros(valid.shape, device=valid.device)
+        else:
+            u = self.global_.scores(cache, state, valid)
+        if config.penalty:
+            u = u - self._penalty(cache, state, near, valid)
+        if config.local_policy:
+            local = self.local.scores(cache, state, near, valid)
+            index = near.node
+            if self.problem.has_depot:
+                index = torch.cat([torch.zeros_like(index[:, :, :1]), index], dim=2)
+                present = F.pad(near.present, (1, 0), value=True)
+            else:
+                present = near.present
+            u = u.scatter_add(2, index, local * present)
+        return u, valid
+
+    def logits(self, cache: Cache, state: State) -> Tensor:
+        """(B, M, N): C tanh(u), -inf where a node may not come next."""
+        u, valid = self.scores(cache, state)
+        return (self.config.clip * u.tanh()).masked_fill(~valid, -torch.inf)
+
+    def log_prob(self, batch: Batch, actions: Tensor) -> Tensor:
+        """(B, M, T-1) log-probabilities of actions 1..T-1 of complete sequences (B, M, T), in one parallel pass.
+
+        The first action is the given start. Equal to stepping through `logits`; padding moves have log-probability 0.
+        """
+        log_p = self.logits(self.encode(batch), self.problem.along(batch, actions)).log_softmax(-1)
+        chosen = actions[:, :, 1:].flatten(1, 2)
+        return log_p.gather(2, chosen[:, :, None]).view(*actions.shape[:2], -1)
+
+    def _penalty(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
+        """rho_i / max rho in N_K, xi outside, 0 for the depot token (B, M, N)."""
+        inside = torch.where(near.present, near.rho / near.radius, self.config.xi)
+        penalty = torch.full(valid.shape, self.config.xi, device=inside.device).scatter(2, near.node, inside)
+        if not self.problem.has_depot:
+            return penalty
+        if self.config.depot == "polar":
+            depot = _depot_distance(cache.batch, state) / near.radius
+        else:
+            depot = torch.zeros_like(penalty[:, :, :1])
+        return torch.cat([depot, penalty[:, :, 1:]], dim=2)
+
+
+def with_local(policy: Policy, on: bool) -> Policy:
+    """The same parameters with the local policy switched on or off: how a training stage begins."""
+    other = Policy(replace(policy.config, local_policy=on))
+    other.load_state_dict(policy.state_dict())
+    return other

@@ -1,0 +1,220 @@
+"""TSP and CVRP as construction problems: the only place where the two differ.
+
+A solution is built node by node. `Batch` is what is known beforehand, `State` what has been built so far, and each
+problem says which nodes may come next. Everything is a pure function of its arguments; masks are True = allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+ProblemName = Literal["tsp", "cvrp"]
+
+
+class Task(NamedTuple):
+    """One instance as the policy sees it: points in the unit square and exact integer demands."""
+
+    coords: NDArray[np.float64]  # (n, 2); CVRP: the depot first
+    demand: NDArray[np.int64] | None  # (n,) in units; 0 at the depot
+    capacity: int | None
+
+
+class Batch(NamedTuple):
+    """B tasks of one problem, padded to the largest N."""
+
+    coords: Tensor  # (B, N, 2) float64: float32 would break ties between equal distances by rounding
+    size: Tensor  # (B,) real nodes of each task, depot included
+    demand: Tensor | None  # (B, N) int64
+    capacity: Tensor | None  # (B,) int64
+
+    @property
+    def real(self) -> Tensor:
+        """(B, N) True where a node is not padding."""
+        return torch.arange(self.coords.shape[1], device=self.coords.device) < self.size[:, None]
+
+    def to(self, device: torch.device | str) -> Batch:
+        demand, capacity = (None if x is None else x.to(device) for x in (self.demand, self.capacity))
+        return Batch(self.coords.to(device), self.size.to(device), demand, capacity)
+
+
+class State(NamedTuple):
+    """M partial solutions for each of B tasks."""
+
+    first: Tensor  # (B, M) first node chosen
+    current: Tensor  # (B, M)
+    visited: Tensor  # (B, M, N) bool; the depot never counts as visited
+    load: Tensor  # (B, M) int64 units left in the vehicle; 0 in TSP
+
+
+def make_batch(tasks: Sequence[Task]) -> Batch:
+    """Pad tasks of one problem into a Batch."""
+    n = max(len(task.coords) for task in tasks)
+    coords = np.zeros((len(tasks), n, 2))
+    demand = np.zeros((len(tasks), n), dtype=np.int64)
+    for row, task in enumerate(tasks):
+        coords[row, : len(task.coords)] = task.coords
+        if task.demand is not None:
+            demand[row, : len(task.coords)] = task.demand
+    cvrp = tasks[0].demand is not None
+    return Batch(
+        coords=torch.from_numpy(coords),
+        size=torch.tensor([len(task.coords) for task in tasks]),
+        demand=torch.from_numpy(demand) if cvrp else None,
+        capacity=torch.tensor([task.capacity or 0 for task in tasks]) if cvrp else None,
+    )
+
+
+class Problem(Protocol):
+    """What the policy and the decoder ask of a problem."""
+
+    name: ProblemName
+    has_depot: bool
+
+    def node_features(self, batch: Batch) -> Tensor:
+        """(B, N, F) float32 features of the encoder."""
+
+    def context(self, batch: Batch, state: State, nodes: Tensor) -> Tensor:
+        """(B, M, C) context of the global policy from node embeddings (B, N, D)."""
+
+    def start(self, batch: Batch, starts: Tensor) -> State:
+        """The state after the first move to `starts` (B, M)."""
+
+    def valid(self, batch: Batch, state: State) -> Tensor:
+        """(B, M, N) nodes that may come next. A finished rollout may only stay where it is."""
+
+    def step(self, batch: Batch, state: State, action: Tensor) -> State:
+        """The state after moving to `action` (B, M)."""
+
+    def finished(self, batch: Batch, state: State) -> Tensor:
+        """(B, M) True where nothing is left to do."""
+
+    def along(self, batch: Batch, actions: Tensor) -> State:
+        """The states before actions 1..T-1 of given sequences (B, M, T), side by side: M becomes M * (T - 1)."""
+
+    def length(self, batch: Batch, actions: Tensor) -> Tensor:
+        """(B, M) float32 Euclidean length of complete sequences (B, M, T)."""
+
+
+def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
+    """Rows (B, M, D) of node values (B, N, D) at index (B, M)."""
+    return values.gather(1, index[:, :, None].expand(-1, -1, values.shape[2]))
+
+
+def _visited_along(actions: Tensor, n: int) -> Tensor:
+    """(B, M, T-1, N) whether a node stands before action t = 1..T-1 in its sequence."""
+    b, m, t = actions.shape
+    order = torch.arange(t, device=actions.device).expand(b, m, t)
+    when = torch.full((b, m, n), t, device=actions.device).scatter_reduce(2, actions, order, "amin")
+    return when[:, :, None, :] < order[0, 0, 1:, None]
+
+
+def _edge_lengths(batch: Batch, sequence: Tensor) -> Tensor:
+    """Length of the closed walk through sequence (B, M, T), as (B, M)."""
+    b, m, t = sequence.shape
+    points = gather_nodes(batch.coords, sequence.reshape(b, m * t)).reshape(b, m, t, 2)
+    return (points - points.roll(-1, dims=2)).square().sum(-1).sqrt().sum(-1).float()
+
+
+class TSP:
+    """One closed tour over all nodes."""
+
+    name: ProblemName = "tsp"
+    has_depot = False
+
+    def node_features(self, batch: Batch) -> Tensor:
+        return batch.coords.float()
+
+    def context(self, batch: Batch, state: State, nodes: Tensor) -> Tensor:
+        return torch.cat([gather_nodes(nodes, state.first), gather_nodes(nodes, state.current)], dim=-1)
+
+    def start(self, batch: Batch, starts: Tensor) -> State:
+        visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
+        return State(starts, starts, visited.scatter(2, starts[:, :, None], True), torch.zeros_like(starts))
+
+    def valid(self, batch: Batch, state: State) -> Tensor:
+        left = batch.real[:, None, :] & ~state.visited
+        here = torch.zeros_like(left).scatter(2, state.current[:, :, None], True)
+        return torch.where(left.any(-1, keepdim=True), left, here)
+
+    def step(self, batch: Batch, state: State, action: Tensor) -> State:
+        return state._replace(current=action, visited=state.visited.scatter(2, action[:, :, None], True))
+
+    def finished(self, batch: Batch, state: State) -> Tensor:
+        return ~(batch.real[:, None, :] & ~state.visited).any(-1)
+
+    def along(self, batch: Batch, actions: Tensor) -> State:
+        visited = _visited_along(actions, batch.coords.shape[1]).flatten(1, 2)
+        current = actions[:, :, :-1].flatten(1, 2)
+        first = actions[:, :, :1].expand(-1, -1, actions.shape[2] - 1).flatten(1, 2)
+        return State(first, current, visited, torch.zeros_like(current))
+
+    def length(self, batch: Batch, actions: Tensor) -> Tensor:
+        return _edge_lengths(batch, actions)
+
+
+class CVRP:
+    """Routes from the depot (node 0) within the vehicle's capacity. Starts are customers, never the depot."""
+
+    name: ProblemName = "cvrp"
+    has_depot = True
+
+    def node_features(self, batch: Batch) -> Tensor:
+        share = _demand(batch).float() / _capacity(batch)[:, None].float()
+        return torch.cat([batch.coords.float(), share[:, :, None]], dim=-1)
+
+    def context(self, batch: Batch, state: State, nodes: Tensor) -> Tensor:
+        load = state.load.float() / _capacity(batch)[:, None].float()
+        return torch.cat([gather_nodes(nodes, state.current), load[:, :, None]], dim=-1)
+
+    def start(self, batch: Batch, starts: Tensor) -> State:
+        visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
+        full = _capacity(batch)[:, None].expand_as(starts)
+        return self.step(batch, State(starts, torch.zeros_like(starts), visited, full), starts)
+
+    def valid(self, batch: Batch, state: State) -> Tensor:
+        left = batch.real[:, None, :] & ~state.visited
+        fits = left & (_demand(batch)[:, None, :] <= state.load[:, :, None])
+        away = (state.current != 0) | ~left[:, :, 1:].any(-1)  # the depot is a move, unless we are there with work left
+        return torch.cat([away[:, :, None], fits[:, :, 1:]], dim=2)
+
+    def step(self, batch: Batch, state: State, action: Tensor) -> State:
+        at_depot = action == 0
+        visited = state.visited.scatter(2, action[:, :, None], ~at_depot[:, :, None])
+        load = state.load - _demand(batch).gather(1, action)
+        return State(state.first, action, visited, torch.where(at_depot, _capacity(batch)[:, None], load))
+
+    def finished(self, batch: Batch, state: State) -> Tensor:
+        left = batch.real[:, None, 1:] & ~state.visited[:, :, 1:]
+        return ~left.any(-1) & (state.current == 0)
+
+    def along(self, batch: Batch, actions: Tensor) -> State:
+        visited = _visited_along(actions, batch.coords.shape[1])
+        visited[..., 0] = False
+        past = actions[:, :, :-1]
+        used = _demand(batch)[:, None, :].expand(-1, past.shape[1], -1).gather(2, past).cumsum(-1)
+        refilled = torch.where(past == 0, used, 0).cummax(-1).values  # what had been used when last at the depot
+        load = _capacity(batch)[:, None, None] - used + refilled
+        first = actions[:, :, :1].expand_as(past)
+        return State(first.flatten(1, 2), past.flatten(1, 2), visited.flatten(1, 2), load.flatten(1, 2))
+
+    def length(self, batch: Batch, actions: Tensor) -> Tensor:
+        return _edge_lengths(batch, torch.nn.functional.pad(actions, (1, 0)))
+
+
+def _demand(batch: Batch) -> Tensor:
+    assert batch.demand is not None, "a CVRP batch has demands"
+    return batch.demand
+
+
+def _capacity(batch: Batch) -> Tensor:
+    assert batch.capacity is not None, "a CVRP batch has capacities"
+    return batch.capacity
+
+
+PROBLEMS: dict[ProblemName, Problem] = {"tsp": TSP(), "cvrp": CVRP()}

@@ -218,6 +218,8 @@ def _check_labels(it: Instance) -> None:
     values, counts = np.unique(it.labels, return_counts=True)
     if len(values) < it.size:
         raise ValueError(f"node number {values[counts > 1][0]} is used {counts.max()} times")
+    if values[0] < 0:  # -1 ends the lists of nodes in files
+        raise ValueError(f"node number {values[0]} is negative")
 
 
 def _check_coords(it: Instance) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elg.instance import EARTH_RADIUS, FULL_EIGH_LIMIT, Instance, Metric, embed
@@ -221,6 +221,7 @@ def test_units(demand: tuple[float, ...], capacity: float, units: tuple[list[int
     assert whole.dtype == np.int64
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=8), st.floats(1e-3, 1e3))
 def test_what_fits_in_units_fits_in_fact(shares: list[float], capacity: float) -> None:
     demand = [0.0, *(share * capacity for share in shares)]
@@ -263,6 +264,7 @@ def explicit(matrix: object) -> Instance:
         (lambda: tsp([[0, 0], [9, 400], [1, 1]], Metric.HAVERSINE), "LON of node 2 is 400, outside -360..360"),
         (lambda: tsp(labels=[1, 2, 3]), "LABELS has shape (3,), expected (4,)"),
         (lambda: tsp(labels=[1, 2, 3, 2]), "node number 2 is used 2 times"),
+        (lambda: tsp(labels=[1, 2, 3, -1]), "node number -1 is negative"),
         (lambda: tsp(labels=[1, 2, 3, 4.5]), "LABELS has a number that is not whole"),
         (lambda: replace(tsp(), name=" "), "NAME is '', expected one line of printable text"),
         (lambda: replace(tsp(), name="a\0b"), r"NAME is 'a\x00b', expected one line of printable text"),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elg.instance import Instance, Metric
@@ -37,6 +37,7 @@ def test_cost_of_an_asymmetric_matrix_follows_the_direction() -> None:
     assert Solution(instance, ((2, 1, 0),)).cost == 27
 
 
+@settings(deadline=None)
 @given(st.permutations(range(30)), st.integers(0, 29), st.sampled_from([Metric.EXACT, Metric.EUC_2D, Metric.GEO]))
 def test_turning_a_tour_keeps_its_cost_exactly(tour: list[int], turn: int, metric: Metric) -> None:
     instance = Instance("random", np.random.default_rng(0).uniform(0, 80, (30, 2)), metric)
@@ -46,6 +47,7 @@ def test_turning_a_tour_keeps_its_cost_exactly(tour: list[int], turn: int, metri
     assert cost.is_integer() or not metric.rounded
 
 
+@settings(deadline=None)
 @given(st.permutations(range(12)))
 def test_renaming_nodes_keeps_the_cost(names: list[int]) -> None:
     coords = np.random.default_rng(0).uniform(0, 100, (12, 2))

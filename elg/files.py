@@ -261,7 +261,7 @@ def _problem(document: _Document) -> str:
     if problem == "TSP" and demands:
         raise ValueError(f"TYPE is TSP, but the file has {demands[0]}")
     if "VEHICLES" in document.fields:
-        document.count("VEHICLES")
+        document.number("VEHICLES")  # not used, see parse_tsplib, but it must make sense
     for key in (*document.fields, *document.sections):
         if key not in _FIELDS and key not in _SECTIONS:
             raise ValueError(f"{_shown(key)} is not a supported keyword")

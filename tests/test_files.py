@@ -120,6 +120,7 @@ def test_small_cvrp() -> None:
         ("3 3 4", "3 +3.0 4.00000e+00"),
         ("2 4\n3 5\n4 6", "4 6\n2 4\n3 5"),
         ("DIMENSION", "VEHICLES : 5\nDIMENSION"),
+        ("DIMENSION", "VEHICLES : 0\nDIMENSION"),
         ("DIMENSION", "SERVICE_TIME : 0\nDISTANCE : 0\nDIMENSION"),
         ("DIMENSION", "NODE_COORD_TYPE : TWOD_COORDS\nDISPLAY_DATA_TYPE : COORD_DISPLAY\nDIMENSION"),
         ("DIMENSION", "EDGE_WEIGHT_FORMAT : FUNCTION\nDIMENSION"),

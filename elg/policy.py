@@ -341,7 +341,8 @@ class Policy(nn.Module):
 
         The first action is the given start. Equal to stepping through `logits`; padding moves have log-probability 0.
         """
-        log_p = self.logits(self.encode(batch), self.problem.along(batch, actions)).log_softmax(-1)
+        steps = torch.arange(1, actions.shape[2], device=actions.device)
+        log_p = self.logits(self.encode(batch), self.problem.along(batch, actions, steps)).log_softmax(-1)
         chosen = actions[:, :, 1:].flatten(1, 2)
         return log_p.gather(2, chosen[:, :, None]).view(*actions.shape[:2], -1)
 

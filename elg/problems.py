@@ -94,8 +94,8 @@ class Problem(Protocol):
     def finished(self, batch: Batch, state: State) -> Tensor:
         """(B, M) True where nothing is left to do."""
 
-    def along(self, batch: Batch, actions: Tensor) -> State:
-        """The states before actions 1..T-1 of given sequences (B, M, T), side by side: M becomes M * (T - 1)."""
+    def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
+        """The states before actions `steps` (S,), each at least 1, of given sequences (B, M, T): M becomes M * S."""
 
     def length(self, batch: Batch, actions: Tensor) -> Tensor:
         """(B, M) float32 Euclidean length of complete sequences (B, M, T)."""
@@ -106,12 +106,12 @@ def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
     return values.gather(1, index[:, :, None].expand(-1, -1, values.shape[2]))
 
 
-def _visited_along(actions: Tensor, n: int) -> Tensor:
-    """(B, M, T-1, N) whether a node stands before action t = 1..T-1 in its sequence."""
+def _visited_along(actions: Tensor, n: int, steps: Tensor) -> Tensor:
+    """(B, M, S, N) whether a node stands before the action at steps (S,) in its sequence."""
     b, m, t = actions.shape
     order = torch.arange(t, device=actions.device).expand(b, m, t)
     when = torch.full((b, m, n), t, device=actions.device).scatter_reduce(2, actions, order, "amin")
-    return when[:, :, None, :] < order[0, 0, 1:, None]
+    return when[:, :, None, :] < steps[:, None]
 
 
 def _edge_lengths(batch: Batch, sequence: Tensor) -> Tensor:
@@ -148,10 +148,10 @@ class TSP:
     def finished(self, batch: Batch, state: State) -> Tensor:
         return ~(batch.real[:, None, :] & ~state.visited).any(-1)
 
-    def along(self, batch: Batch, actions: Tensor) -> State:
-        visited = _visited_along(actions, batch.coords.shape[1]).flatten(1, 2)
-        current = actions[:, :, :-1].flatten(1, 2)
-        first = actions[:, :, :1].expand(-1, -1, actions.shape[2] - 1).flatten(1, 2)
+    def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
+        visited = _visited_along(actions, batch.coords.shape[1], steps).flatten(1, 2)
+        current = actions[:, :, steps - 1].flatten(1, 2)
+        first = actions[:, :, :1].expand(-1, -1, len(steps)).flatten(1, 2)
         return State(first, current, visited, torch.zeros_like(current))
 
     def length(self, batch: Batch, actions: Tensor) -> Tensor:
@@ -193,15 +193,15 @@ class CVRP:
         left = batch.real[:, None, 1:] & ~state.visited[:, :, 1:]
         return ~left.any(-1) & (state.current == 0)
 
-    def along(self, batch: Batch, actions: Tensor) -> State:
-        visited = _visited_along(actions, batch.coords.shape[1])
+    def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
+        visited = _visited_along(actions, batch.coords.shape[1], steps)
         visited[..., 0] = False
-        past = actions[:, :, :-1]
-        used = _demand(batch)[:, None, :].expand(-1, past.shape[1], -1).gather(2, past).cumsum(-1)
-        refilled = torch.where(past == 0, used, 0).cummax(-1).values  # what had been used when last at the depot
-        load = _capacity(batch)[:, None, None] - used + refilled
-        first = actions[:, :, :1].expand_as(past)
-        return State(first.flatten(1, 2), past.flatten(1, 2), visited.flatten(1, 2), load.flatten(1, 2))
+        used = _demand(batch)[:, None, :].expand(-1, actions.shape[1], -1).gather(2, actions).cumsum(-1)
+        refilled = torch.where(actions == 0, used, 0).cummax(-1).values  # what had been used when last at the depot
+        load = (_capacity(batch)[:, None, None] - used + refilled)[:, :, steps - 1]
+        current = actions[:, :, steps - 1]
+        first = actions[:, :, :1].expand_as(current)
+        return State(first.flatten(1, 2), current.flatten(1, 2), visited.flatten(1, 2), load.flatten(1, 2))
 
     def length(self, batch: Batch, actions: Tensor) -> Tensor:
         return _edge_lengths(batch, torch.nn.functional.pad(actions, (1, 0)))

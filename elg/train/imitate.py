@@ -1,0 +1,85 @@
+"""Imitation: teacher forcing on near-optimal solutions, cross-entropy on the ensemble's probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elg.geometry import normalise
+from elg.policy import Policy
+from elg.problems import Batch, Task, make_batch
+from elg.train.labels import Labelled
+
+
+class Lesson:
+    """Labelled instances of one size as the loss takes them: a batch, and M ways through each solution."""
+
+    def __init__(self, batch: Batch, actions: Tensor, ends: Tensor | None) -> None:
+        self.batch = batch
+        self.actions = actions  # (B, M, T)
+        self.ends = ends  # (B, N) True at both ends of each route; None in TSP
+
+
+def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
+    """Rotate or reflect each instance at random, and walk its solution from `starts` random places."""
+    tasks = [turned(label, rng) for label in labels]
+    if labels[0].sample.demand is None:
+        actions = np.stack([[_walk(label.tour, rng) for _ in range(starts)] for label in labels])
+        return Lesson(make_batch(tasks), torch.from_numpy(actions), None)
+    walks = [[_tour(label.routes, rng) for _ in range(starts)] for label in labels]
+    longest = max(len(walk) for group in walks for walk in group)
+    actions = np.stack([[np.pad(walk, (0, longest - len(walk))) for walk in group] for group in walks])
+    ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
+    for row, label in enumerate(labels):
+        for route in label.routes:
+            ends[row, [route[0], route[-1]]] = True
+    return Lesson(make_batch(tasks), torch.from_numpy(actions), torch.from_numpy(ends))
+
+
+def turned(label: Labelled, rng: Generator) -> Task:
+    """The instance under a random rotation and reflection, scaled into the unit square again."""
+    angle = rng.uniform(0, 2 * np.pi)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    turn[0] *= rng.choice([-1, 1])
+    return Task(normalise(label.sample.coords @ turn), label.sample.demand, label.sample.capacity)
+
+
+def _walk(tour: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
+    """A closed tour from a random node in a random direction."""
+    walk = np.roll(tour, rng.integers(len(tour)))
+    return walk[::-1] if rng.random() < 0.5 else walk
+
+
+def _tour(routes: Sequence[Sequence[int]], rng: Generator) -> NDArray[np.int64]:
+    """Routes in random order and directions with the depot behind each."""
+    walk: list[int] = []
+    for k in rng.permutation(len(routes)):
+        walk += routes[k][:: rng.choice([-1, 1])]
+        walk.append(0)
+    return np.array(walk)
+
+
+def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> Tensor:
+    """Mean -log p of the right next nodes at `steps` (S,) of the walks.
+
+    At the depot every end of every route that is left is right: the loss takes their summed probability.
+    """
+    batch, actions = lesson.batch, lesson.actions
+    state = policy.problem.along(batch, actions, steps)
+    log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
+    target = actions[:, :, steps].flatten(1, 2)
+    chosen = log_p.gather(2, target[:, :, None]).squeeze(-1)
+    real = torch.ones_like(chosen)
+    if lesson.ends is not None:
+        at_depot = state.current == 0
+        right = lesson.ends[:, None, :] & ~state.visited
+        summed = log_p.masked_fill(~right, -torch.inf).logsumexp(-1)
+        finished = at_depot & (target == 0)  # padding behind the end of a walk
+        chosen = torch.where(at_depot & ~finished, summed, chosen)
+        real = (~finished).float()
+    return -(chosen * real).sum() / real.sum()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 
 
-class PlotFormat(str, Enum):
+class PlotFormat(StrEnum):
     """Picture formats of `elg solve --plot FOLDER`."""
 
     png = "png"
@@ -196,6 +196,67 @@ def import_weights(
 
         import_official(source, target)
         print(f"wrote {target}")
+
+
+@app.command("train")
+def train_command(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="Name of a config, such as imitate-tsp, or FILE.toml.")
+    ],
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The run's folder; goes on if it is one.", show_default="runs/CONFIG"),
+    ] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of the config.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Train so long, instead of what the config says.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Train so many steps, instead of what the config says.")
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where validation sets are kept, and made when missing.")
+    ] = Path("data"),
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Train a policy, or go on with a run that was stopped."""
+    with _one_line_errors():
+        if minutes and steps:
+            raise ValueError("--minutes and --steps are both given; a run ends by one of them")
+        overrides = list(sets or [])
+        if minutes or steps:
+            overrides += [f"train.minutes={float(minutes or 0)}", f"train.steps={steps or 0}"]
+
+        from elg.train.config import load_config
+
+        chosen = load_config(config, overrides)
+
+        import torch
+
+        from elg.train.command import run as run_training
+
+        if threads:
+            torch.set_num_threads(threads)
+        weights = run_training(chosen, run or Path("runs") / Path(config).stem, data, quiet)
+        print(f"wrote {weights}")
+
+
+@app.command("plot-training")
+def plot_training_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Picture to write (.png or .svg).")] = Path("training.png"),
+) -> None:
+    """Draw loss and validation gaps of training runs."""
+    with _one_line_errors():
+        _check_file("--out", out)
+
+        from elg.train.command import plot_training
+
+        plot_training(runs, out)
+        print(f"wrote {out}")
 
 
 @contextmanager

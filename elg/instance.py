@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ LARGEST_NUMBER = 1e100  # of a coordinate or a cost, so that squares stay finite
 FULL_EIGH_LIMIT = 300  # above this size only the two eigenvectors that matter are computed, much faster
 
 
-class Metric(str, Enum):
+class Metric(StrEnum):
     """How the cost between two nodes follows from the data; the value is the EDGE_WEIGHT_TYPE in files."""
 
     EUC_2D = "EUC_2D"  # Euclidean, rounded to the nearest integer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,13 +17,22 @@ from elg.problems import Batch, Task, make_batch
 from elg.train.labels import Labelled
 
 
-class Lesson:
-    """Labelled instances of one size as the loss takes them: a batch, and M ways through each solution."""
+class Lesson(NamedTuple):
+    """Labelled instances as the loss takes them: a batch, and M ways through each solution."""
 
-    def __init__(self, batch: Batch, actions: Tensor, ends: Tensor | None) -> None:
-        self.batch = batch
-        self.actions = actions  # (B, M, T)
-        self.ends = ends  # (B, N) True at both ends of each route; None in TSP
+    batch: Batch
+    actions: Tensor  # (B, M, T)
+    ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP
+
+    def select(self, rows: Tensor) -> Lesson:
+        """The part of a process: some of the instances, padded as the whole is."""
+        batch = self.batch
+        demand, capacity, ends = (None if x is None else x[rows] for x in (batch.demand, batch.capacity, self.ends))
+        return Lesson(Batch(batch.coords[rows], batch.size[rows], demand, capacity), self.actions[rows], ends)
+
+    def to(self, device: torch.device) -> Lesson:
+        ends = None if self.ends is None else self.ends.to(device)
+        return Lesson(self.batch.to(device), self.actions.to(device), ends)
 
 
 def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
@@ -64,8 +74,8 @@ def _tour(routes: Sequence[Sequence[int]], rng: Generator) -> NDArray[np.int64]:
     return np.array(walk)
 
 
-def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> Tensor:
-    """Mean -log p of the right next nodes at `steps` (S,) of the walks.
+def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Summed -log p of the right next nodes at `steps` (S,) of the walks, and the number of them.
 
     At the depot every end of every route that is left is right: the loss takes their summed probability.
     """
@@ -73,13 +83,11 @@ def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> Tensor:
     state = policy.problem.along(batch, actions, steps)
     log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
     target = actions[:, :, steps].flatten(1, 2)
-    chosen = log_p.gather(2, target[:, :, None]).squeeze(-1)
-    real = torch.ones_like(chosen)
-    if lesson.ends is not None:
-        at_depot = state.current == 0
-        right = lesson.ends[:, None, :] & ~state.visited
-        summed = log_p.masked_fill(~right, -torch.inf).logsumexp(-1)
-        finished = at_depot & (target == 0)  # padding behind the end of a walk
-        chosen = torch.where(at_depot & ~finished, summed, chosen)
-        real = (~finished).float()
-    return -(chosen * real).sum() / real.sum()
+    if lesson.ends is None:
+        return -log_p.gather(2, target[:, :, None]).sum(), torch.tensor(float(target.numel()))
+    walking = ~((state.current == 0) & (target == 0))  # not yet in the padding behind the end
+    right = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
+    at_depot = (walking & (state.current == 0))[:, :, None]
+    right = torch.where(at_depot, lesson.ends[:, None, :] & ~state.visited, right)
+    summed = log_p.masked_fill(~right, -torch.inf).logsumexp(-1)
+    return -(summed * walking).sum(), walking.sum().float()

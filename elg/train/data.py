@@ -1,0 +1,151 @@
+"""Batches for training. A batch is a pure function of the seed and the step, so a resumed run sees the same data."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from elg.generate import generate
+from elg.geometry import normalise
+from elg.problems import ProblemName, Task
+from elg.train.config import DataConfig
+from elg.train.labels import Labelled, LabelStore, Stream, parse_sizes, read_xml100
+
+FLUSH_SECONDS = 3.0  # between writes of freshly made labels: how long the first step waits
+
+
+def step_rng(seed: int, step: int, purpose: int = 0) -> np.random.Generator:
+    """The only randomness of a step; resuming needs no saved generator."""
+    return np.random.default_rng([seed, step, purpose])
+
+
+def batch_size(config: DataConfig, nodes: int) -> int:
+    """Instances of `nodes` nodes that make a batch."""
+    return min(config.batch, max(1, config.nodes // nodes)) if config.nodes else config.batch
+
+
+def random_tasks(problem: ProblemName, config: DataConfig, distribution: str, rng: np.random.Generator) -> list[Task]:
+    """A batch of unlabelled instances of one size."""
+    ranges = parse_sizes(config.sizes)
+    low, high = ranges[rng.integers(len(ranges))]
+    customers = int(rng.integers(low, high + 1))
+    samples = [generate(rng, problem, customers, distribution) for _ in range(batch_size(config, customers))]
+    return [Task(normalise(sample.coords), sample.demand, sample.capacity) for sample in samples]
+
+
+class LabelSource(Protocol):
+    """Gives the labelled instances of a step."""
+
+    def batch(self, step: int) -> list[Labelled]: ...
+
+    def close(self) -> None: ...
+
+
+class StoredLabels:
+    """Labels that are there already: each step takes instances of similar size, starting from a random one."""
+
+    def __init__(self, labels: Sequence[Labelled], config: DataConfig, seed: int) -> None:
+        if not labels:
+            raise ValueError("data.labels has no labelled instances yet")
+        self.labels = sorted(labels, key=lambda label: label.sample.size)
+        self.config, self.seed = config, seed
+
+    def batch(self, step: int) -> list[Labelled]:
+        rng = step_rng(self.seed, step)
+        size = self.labels[int(rng.integers(len(self.labels)))].sample.size
+        count = min(batch_size(self.config, size), len(self.labels))
+        # A window around all instances of about this size, so that a large class is not always cut at its edge.
+        sizes = np.array([label.sample.size for label in self.labels])
+        low, high = np.searchsorted(sizes, [size * 0.95, size * 1.05])
+        inside = np.arange(low, max(high, low + 1))
+        return [self.labels[i] for i in rng.choice(inside, count, replace=count > len(inside))]
+
+    def close(self) -> None:
+        pass
+
+
+class FreshLabels:
+    """Labels made on the fly by a background process into a store of the run, and replayed from it.
+
+    Every `reuse`-th step takes the next new batch, waiting for it if need be; the steps between take earlier ones.
+    """
+
+    def __init__(self, folder: Path, problem: ProblemName, config: DataConfig, seed: int) -> None:
+        self.config, self.seed = config, seed
+        self.groups = Groups(problem, config, seed)
+        self.store = LabelStore(folder)
+        self.loaded: list[Labelled] = []
+        self.process = multiprocessing.get_context("spawn").Process(
+            target=_fill, args=(self.store, self.groups, os.getpid()), daemon=True
+        )
+        self.process.start()
+
+    def batch(self, step: int) -> list[Labelled]:
+        newest = step // self.config.reuse
+        group = newest if step % self.config.reuse == 0 else int(step_rng(self.seed, step).integers(newest + 1))
+        begin, end = self.groups.place(group)
+        while len(self.loaded) < end:
+            self.loaded += self.store.load(len(self.loaded))
+            if len(self.loaded) < end:
+                if not self.process.is_alive():
+                    raise RuntimeError("the process that labels instances has ended")
+                time.sleep(0.2)
+        return self.loaded[begin:end]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.join()
+
+
+class Groups:
+    """Batches of equal size in an endless stream, one behind the other in a store."""
+
+    def __init__(self, problem: ProblemName, config: DataConfig, seed: int) -> None:
+        self.config = config
+        self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
+        self.ends = [0]
+
+    def place(self, group: int) -> tuple[int, int]:
+        """Where in the store the labels of a group begin and end."""
+        while len(self.ends) < group + 2:
+            nodes = self.stream.size((len(self.ends) - 1) * self.config.batch)
+            self.ends.append(self.ends[-1] + batch_size(self.config, nodes))
+        return self.ends[group], self.ends[group + 1]
+
+    def labelled(self, group: int) -> list[Labelled]:
+        begin, end = self.place(group)
+        return [self.stream.labelled(group * self.config.batch + i) for i in range(end - begin)]
+
+
+def _fill(store: LabelStore, groups: Groups, parent: int) -> None:
+    """Label group after group into the store, from where it ends, for as long as the parent process lives."""
+    group = 0
+    while groups.place(group)[1] <= len(store):
+        group += 1
+    fresh = groups.labelled(group)[len(store) - groups.place(group)[0] :]
+    written = time.monotonic()
+    while os.getppid() == parent:
+        if time.monotonic() - written > FLUSH_SECONDS:
+            store.add(fresh)
+            fresh, written = [], time.monotonic()
+        group += 1
+        fresh += groups.labelled(group)
+
+
+def label_source(problem: ProblemName, config: DataConfig, seed: int, run: Path) -> LabelSource:
+    """The labels that the config names, or a process that makes them."""
+    if not config.labels:
+        return FreshLabels(run / "labels", problem, config, seed)
+    labels: list[Labelled] = []
+    for name in config.labels:
+        found = read_xml100(Path(name)) if name.endswith(".npz") else LabelStore(Path(name)).load()
+        if not found:
+            raise ValueError(f"{name}: data.labels names no labelled instances")
+        labels += found
+    return StoredLabels(labels, config, seed)

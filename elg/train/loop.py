@@ -1,0 +1,269 @@
+"""The training loop: one flat function over small parts. Resuming continues it exactly where it stopped.
+
+Data and all randomness follow from the seed and the step number, so weights, optimiser, averaged weights and a handful
+of counters are the whole state. With torchrun, each process works on its share of the same global batch and the
+gradients are summed: the same step as one process would make.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from elg.checkpoint import load_policy, save_policy
+from elg.decode import DecodeConfig
+from elg.policy import Policy, with_local
+from elg.train.config import Config
+from elg.train.data import LabelSource, label_source, random_tasks, step_rng
+from elg.train.imitate import imitation_loss, make_lesson
+from elg.train.reinforce import best_rollout_loss, pieces, reinforce_loss, sample_rollouts
+from elg.train.run import Progress, RunFolder, RunLog
+from elg.train.schedule import distribution_probabilities, learning_rate
+from elg.train.validate import gaps, validation_set
+
+T = TypeVar("T")
+Report = Callable[[dict[str, Any]], None]
+
+
+class Processes:
+    """This process among those of torchrun; alone without it."""
+
+    def __init__(self) -> None:
+        if dist.is_torchelastic_launched() and not dist.is_initialized():
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        together = dist.is_initialized()
+        self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+        use_gpu = torch.cuda.is_available()
+        self.device = torch.device("cuda", self.rank % torch.cuda.device_count()) if use_gpu else torch.device("cpu")
+
+    def share(self, items: list[T]) -> list[T]:
+        """The items of a global batch that are this process's."""
+        return items[self.rank :: self.count]
+
+    def sum_gradients(self, policy: Policy, *extra: Tensor) -> None:
+        """Sum gradients, and the extra numbers, over all processes in place."""
+        if self.count == 1:
+            return
+        for parameter in policy.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        grads = [p.grad for p in policy.parameters() if p.grad is not None]
+        flat = torch.cat([g.flatten() for g in grads] + [x.flatten() for x in extra])
+        dist.all_reduce(flat)
+        for part, grad in zip(flat.split([g.numel() for g in (*grads, *extra)]), (*grads, *extra), strict=True):
+            grad.copy_(part.view_as(grad))
+
+
+class Trainer:
+    """Weights, optimiser and counters of a run, and one step of it."""
+
+    def __init__(self, config: Config, folder: RunFolder, processes: Processes) -> None:
+        self.config, self.folder, self.processes = config, folder, processes
+        self.decoding = DecodeConfig(threads=torch.get_num_threads())
+        self.progress = Progress()
+        torch.manual_seed(config.train.seed)
+        first = load_policy(Path(config.train.init)) if config.train.init else Policy(config.policy)
+        self._adopt(first, joint=config.train.global_steps == 0 and config.policy.local_policy)
+        self.source: LabelSource | None = None
+        saved = folder.load()
+        if saved is not None:
+            self._restore(saved)
+
+    def _adopt(self, policy: Policy, joint: bool) -> None:
+        """Take these parameters, with the local policy switched on or off, and a fresh optimiser."""
+        self.policy = with_local(policy, joint).to(self.processes.device).train()
+        train = self.config.train
+        self.optimiser = torch.optim.AdamW(self.policy.parameters(), lr=train.lr, weight_decay=0.0)
+        for group in self.optimiser.param_groups:
+            group["weight_decay"] = train.weight_decay
+        self.average = {name: value.clone() for name, value in self.policy.state_dict().items()}
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        self.progress = Progress(**saved["progress"])
+        self.progress.gaps = tuple(self.progress.gaps)
+        self._adopt(self.policy, joint=saved["joint"])
+        self.policy.load_state_dict(saved["policy"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+        self.average = {name: value.to(self.processes.device) for name, value in saved["average"].items()}
+        if self.processes.rank == 0:
+            self.folder.cut_log(self.progress.step)
+
+    def save(self) -> None:
+        """Write the checkpoint and, beside it, the weights that `elg solve --weights` takes."""
+        if self.processes.rank != 0:
+            return
+        state = {
+            "progress": asdict(self.progress),
+            "joint": self.policy.config.local_policy,
+            "policy": self.policy.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "average": self.average,
+        }
+        self.folder.save(state)
+        self.save_weights("last")
+
+    def save_weights(self, name: str) -> None:
+        train, done = self.config.train, self.progress
+        story = f"{train.method}, {done.step} steps, {done.seconds / 3600:.2f} hours"
+        save_policy(self.folder.path / f"{name}.safetensors", self.averaged(), story)
+
+    def averaged(self) -> Policy:
+        """The policy with the averaged weights (without averaging: with the weights)."""
+        policy = Policy(self.policy.config).to(self.processes.device).eval()
+        policy.load_state_dict(self.average if self.config.train.ema else self.policy.state_dict())
+        return policy
+
+    def done(self) -> float:
+        """The share of the run that is over."""
+        train = self.config.train
+        return self.progress.step / train.steps if train.steps else self.progress.seconds / (60 * train.minutes)
+
+    def step(self) -> dict[str, float]:
+        """One step of the optimiser; its loss, averaged over the global batch, and how many instances that has."""
+        train, step = self.config.train, self.progress.step
+        if step == train.global_steps and step > 0 and self.config.policy.local_policy:
+            self._adopt(self.policy, joint=True)  # the second stage begins, with a fresh optimiser as in the paper
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(train, step, self.done())
+        self.optimiser.zero_grad(set_to_none=True)
+        loss, count, instances = self._backward(step)
+        self.processes.sum_gradients(self.policy, loss, count)
+        for parameter in self.policy.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= count.to(parameter.device)
+        if train.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), train.clip_norm)
+        self.optimiser.step()
+        self._average(step)
+        self.progress.step += 1
+        return {"loss": float(loss / count), "instances": instances, "lr": self.optimiser.param_groups[0]["lr"]}
+
+    def _backward(self, step: int) -> tuple[Tensor, Tensor, int]:
+        """Accumulate this process's gradients of the summed loss; that sum, its divisor, and the batch's size."""
+        if self.config.train.method == "imitate":
+            return self._imitate(step)
+        return self._learn_from_rollouts(step)
+
+    def _imitate(self, step: int) -> tuple[Tensor, Tensor, int]:
+        data, device = self.config.data, self.processes.device
+        if self.source is None:
+            self.source = label_source(self.config.policy.problem, data, self.config.train.seed, self.folder.path)
+        labels = self.source.batch(step)
+        rng = step_rng(self.config.train.seed, step, purpose=1)
+        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng)
+        mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
+        total, count = torch.zeros((), device=device), torch.zeros((), device=device)
+        if len(mine) == 0:
+            return total, count, len(labels)
+        lesson = lesson.select(mine).to(device)
+        last = lesson.actions.shape[2]
+        steps = torch.arange(1, last)
+        if 0 < data.states < last - 1:
+            steps = torch.from_numpy(1 + rng.choice(last - 1, data.states, replace=False))
+        with self._autocast():
+            total, count = imitation_loss(self.policy, lesson, steps.to(device))
+        total.backward()
+        return total.detach(), count.to(device), len(labels)
+
+    def _learn_from_rollouts(self, step: int) -> tuple[Tensor, Tensor, int]:
+        config, device = self.config, self.processes.device
+        rng = step_rng(config.train.seed, step)
+        tasks = random_tasks(config.policy.problem, config.data, self._distribution(rng), rng)
+        mine = self.processes.share(tasks)
+        rng = step_rng(config.train.seed, step, purpose=2 + self.processes.rank)
+        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rng, self.decoding)
+        loss_of = reinforce_loss if config.train.method == "reinforce" else best_rollout_loss
+        total = torch.zeros((), device=device)
+        for batch, actions in pieces(mine, rollouts, config.train.chunk, device):
+            with self._autocast():
+                loss = loss_of(self.policy, batch, actions)
+            loss.backward()
+            total += loss.detach()
+        return total, torch.tensor(float(len(mine)), device=device), len(tasks)
+
+    def _distribution(self, rng: Any) -> str:
+        """The distribution of this step's instances: fixed, or drawn by the last validation's gaps."""
+        if self.config.data.distribution != "adaptive":
+            return self.config.data.distribution
+        names = [name.rsplit("-", 2)[0] for name in self.config.validation.sets]
+        latest = self.progress.gaps or (0.0,) * len(names)
+        return str(rng.choice(names, p=distribution_probabilities([gap / 100 for gap in latest])))
+
+    def _average(self, step: int) -> None:
+        decay = min(self.config.train.ema, (step + 1) / (step + 10))  # early on, a short memory
+        for name, value in self.policy.state_dict().items():
+            self.average[name].lerp_(value, 1 - decay)
+
+    def _autocast(self) -> Any:
+        device = self.processes.device.type
+        return torch.autocast(device, torch.bfloat16) if self.config.train.amp else nullcontext()
+
+    def validate(self, sets: dict[str, Any]) -> dict[str, float]:
+        """Gaps on each set; the last one decides which weights are best."""
+        policy = self.averaged()
+        found = {n: gaps(policy, labels, self.config.validation.starts, self.decoding) for n, labels in sets.items()}
+        self.progress.gaps = tuple(gap.best for gap in found.values())
+        last = self.progress.gaps[-1]
+        better = last < self.progress.best
+        self.progress.best = min(last, self.progress.best)
+        self.progress.stale = 0 if better else self.progress.stale + 1
+        if better and self.processes.rank == 0:
+            self.save_weights("best")
+        rows = {name: gap.best for name, gap in found.items()}
+        return rows | {f"{name}/single": gap.single for name, gap in found.items()}
+
+
+def train(config: Config, path: Path, data: Path, report: Report = print) -> Path:
+    """Run (or go on with) the training in folder `path`; validation sets live in folder `data`. Gives the weights.
+
+    `report` is given the row of each step.
+    """
+    processes = Processes()
+    folder = RunFolder(path, config)
+    sets = {name: validation_set(data, config.policy.problem, name) for name in config.validation.sets}
+    trainer = Trainer(config, folder, processes)
+    log = RunLog(folder, processes.rank)
+    try:
+        for row in _rows(trainer, sets):
+            log.add(row)
+            report(row)
+    finally:
+        log.close()
+        if trainer.source is not None:
+            trainer.source.close()
+    return path / ("best.safetensors" if sets else "last.safetensors")
+
+
+def _rows(trainer: Trainer, sets: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """The loop itself; yields a row for the log after every step."""
+    config, progress = trainer.config, trainer.progress
+    saved = validated = progress.seconds
+    while trainer.done() < 1 and not (0 < config.validation.patience <= progress.stale):
+        begin = time.perf_counter()
+        made = trainer.step()
+        progress.seconds += time.perf_counter() - begin
+        row: dict[str, Any] = {"step": progress.step, "seconds": round(progress.seconds, 3), **made}
+        row["done"] = min(1.0, trainer.done())
+        ends = trainer.done() >= 1
+        every = config.validation.every
+        due = progress.step % every == 0 if every else progress.seconds - validated > 5 * minutes(config)
+        if sets and (due or ends):
+            row |= trainer.validate(sets)
+            validated = progress.seconds
+        if ends or progress.seconds - saved > minutes(config):
+            trainer.save()
+            saved = progress.seconds
+        yield row
+
+
+def minutes(config: Config) -> float:
+    """Seconds between checkpoints."""
+    return 60 * config.train.checkpoint_minutes

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Sequence
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from elg.train.config import DataConfig
 from elg.train.labels import Labelled, LabelStore, Stream, parse_sizes, read_xml100
 
 FLUSH_SECONDS = 3.0  # between writes of freshly made labels: how long the first step waits
+AHEAD = 100  # groups to label in advance
 
 
 def step_rng(seed: int, step: int, purpose: int = 0) -> np.random.Generator:
@@ -81,14 +83,17 @@ class FreshLabels:
         self.groups = Groups(problem, config, seed)
         self.store = LabelStore(folder)
         self.loaded: list[Labelled] = []
-        self.process = multiprocessing.get_context("spawn").Process(
-            target=_fill, args=(self.store, self.groups, os.getpid()), daemon=True
+        context = multiprocessing.get_context("spawn")
+        self.wanted = context.Value("q", 0)  # the newest group that training has asked for
+        self.process = context.Process(
+            target=_fill, args=(self.store, self.groups, self.wanted, os.getpid()), daemon=True
         )
         self.process.start()
 
     def batch(self, step: int) -> list[Labelled]:
         newest = step // self.config.reuse
         group = newest if step % self.config.reuse == 0 else int(step_rng(self.seed, step).integers(newest + 1))
+        self.wanted.value = newest
         begin, end = self.groups.place(group)
         while len(self.loaded) < end:
             self.loaded += self.store.load(len(self.loaded))
@@ -123,8 +128,8 @@ class Groups:
         return [self.stream.labelled(group * self.config.batch + i) for i in range(end - begin)]
 
 
-def _fill(store: LabelStore, groups: Groups, parent: int) -> None:
-    """Label group after group into the store, from where it ends, for as long as the parent process lives."""
+def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: int) -> None:
+    """Label group after group into the store, from where it ends, a little ahead of the parent while it lives."""
     group = 0
     while groups.place(group)[1] <= len(store):
         group += 1
@@ -134,8 +139,11 @@ def _fill(store: LabelStore, groups: Groups, parent: int) -> None:
         if time.monotonic() - written > FLUSH_SECONDS:
             store.add(fresh)
             fresh, written = [], time.monotonic()
-        group += 1
-        fresh += groups.labelled(group)
+        if group < wanted.value + AHEAD:
+            group += 1
+            fresh += groups.labelled(group)
+        else:
+            time.sleep(0.1)
 
 
 def label_source(problem: ProblemName, config: DataConfig, seed: int, run: Path) -> LabelSource:

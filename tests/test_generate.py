@@ -16,7 +16,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 @pytest.mark.parametrize("distribution", generate.POINT_DISTRIBUTIONS)
 @pytest.mark.parametrize("n", [3, 7, 100, 301])
 def test_points_lie_in_the_unit_square_and_repeat_by_seed(distribution: str, n: int) -> None:
-    for seed in range(20):
+    for seed in range(8):
         points = generate.points(rng(seed), n, distribution)
         assert points.shape == (n, 2)
         assert points.dtype == np.float64
@@ -78,7 +78,7 @@ def test_tsp_sample() -> None:
 @pytest.mark.parametrize("distribution", generate.CVRP_DISTRIBUTIONS)
 @pytest.mark.parametrize("customers", [2, 20, 150])
 def test_cvrp_is_feasible_and_repeats_by_seed(distribution: str, customers: int) -> None:
-    for seed in range(10):
+    for seed in range(5):
         sample = generate.cvrp(rng(seed), customers, distribution)
         again = generate.cvrp(rng(seed), customers, distribution)
         assert sample.demand is not None
@@ -113,7 +113,7 @@ def test_set_x_places_depots_three_ways() -> None:
 
 def test_set_x_route_lengths_follow_the_triangle() -> None:
     lengths = []
-    for seed in range(300):
+    for seed in range(150):
         sample = generate.cvrp(rng(seed), 100, "set_x")
         assert sample.demand is not None
         assert sample.capacity is not None

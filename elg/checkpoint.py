@@ -137,8 +137,12 @@ def _convert(source: Path, state: dict[str, Tensor]) -> Policy:
         out[f"{ours}.qkv.weight"] = torch.cat([take(f"{theirs}.W{kind}.weight") for kind in "qkv"])
         for mine, names in _LAYER.items():
             copy(f"{ours}.{mine}", f"{theirs}.{names if isinstance(names, str) else names[problem == 'cvrp']}", *both)
-    queries = ["Wq_last"] if problem == "cvrp" else ["Wq_first", "Wq_last"]
-    out["global_.query.weight"] = torch.cat([take(f"decoder.{name}.weight") for name in queries], dim=1)
+    query = take("decoder.Wq_last.weight")
+    out["global_.query_last.weight"] = query[:, : query.shape[0]]
+    if problem == "cvrp":  # the load is the last input of the query
+        out["global_.query_load.weight"] = query[:, query.shape[0] :]
+    else:
+        copy("global_.query_first", "decoder.Wq_first", "weight")
     copy("global_.key", "decoder.Wk", "weight")
     copy("global_.value", "decoder.Wv", "weight")
     copy("global_.combine", "decoder.multi_head_combine", *both)

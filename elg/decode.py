@@ -109,12 +109,14 @@ class _Reporter:
 
     def __init__(self, tasks: Sequence[Task], starts: Sequence[NDArray[np.int64]], callback: Progress | None) -> None:
         self.total = sum(len(m) * len(task.coords) ** 2 for task, m in zip(tasks, starts, strict=True))
-        self.callback, self.done = callback, 0.0
+        self.callback, self.done, self.shown = callback, 0.0, 0.0
 
     def __call__(self, running: float = 0.0, finished: float = 0.0) -> None:
         self.done += finished
         if self.callback is not None:
-            self.callback(min(1.0, (self.done + running) / self.total))
+            # A CVRP rollout may take more than N steps: never step back when its end is counted as N.
+            self.shown = max(self.shown, min(1.0, (self.done + running) / self.total))
+            self.callback(self.shown)
 
 
 Part = tuple[Task, NDArray[np.int64], NDArray[np.float32]]

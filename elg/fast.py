@@ -31,7 +31,6 @@ Ints = NDArray[np.int32]
 LIST_LIMIT = 1024  # longest presorted neighbour list; beyond it the kernel searches all nodes
 CLOSED = np.float32(-1e30)  # a finite minus infinity, safe for compilers that assume there are no infinities
 UNDERFLOW = np.float32(1e-25)  # a glimpse whose weights sum to less is recomputed without the tables
-NEGLIGIBLE = 20.0  # sampling ignores nodes whose logit lies this far below the best (probability < 2.1e-9)
 
 
 class GlobalTables(NamedTuple):
@@ -43,7 +42,7 @@ class GlobalTables(NamedTuple):
     query_load: Floats  # (H, d) CVRP: what a full load adds to the query; zeros in TSP
     keys: Floats  # (H, d, N)
     values: Floats  # (H, N, d)
-    slope: Floats  # (H, N) query_load . keys
+    slope: Floats  # (H, N) query_load . keys - row maximum
     readout: Floats  # (H * d, N) combine and node embeddings folded: glimpse @ readout + offset = u_global
     offset: Floats  # (N,)
 
@@ -109,25 +108,22 @@ def global_tables(policy: Policy, cache: Cache, with_table: bool) -> list[Global
         flat = np.zeros((heads, d), np.float32)
         zero = np.zeros(cache.batch.coords.shape[1], np.float32)
         return [GlobalTables(none, none, none, flat, none, none, flat, flat, zero)] * batch
-    width, scale = policy.config.width, 1 / math.sqrt(d)
-    nodes, weight = cache.nodes, net.query.weight * scale
-    if policy.problem.has_depot:
-        first, last, load = nodes[:, :0], nodes @ weight[:, :width].T, weight[:, width]
-    else:
-        first, last, load = nodes @ weight[:, :width].T, nodes @ weight[:, width:].T, weight.new_zeros(width)
-    load = load.view(heads, d)
+    scale = 1 / math.sqrt(d)
+    first = cache.query_last[:, :0] if cache.query_first is None else cache.query_first * scale
+    last = cache.query_last * scale
+    load = (last.new_zeros(heads * d) if net.query_load is None else net.query_load.weight[:, 0] * scale).view(heads, d)
     keys = cache.keys.transpose(2, 3)  # (B, H, d, N)
-    readout = (nodes @ net.combine.weight).transpose(1, 2) / math.sqrt(width)
-    offset = nodes @ net.combine.bias / math.sqrt(width)
     slope = (load[:, None] @ keys).squeeze(2)
-    split = [numpy32(split_heads(x, heads).transpose(1, 2)) for x in (first, last)]
-    tables = _last_table(split_heads(last, heads), keys) if with_table else np.zeros((batch, 0, 0, 0), np.float32)
-    keys_, values, readout_, offset_, slope_ = map(numpy32, (keys, cache.values, readout, offset, slope))
+    slope = slope - slope.amax(-1, keepdim=True)  # a factor common to all nodes, which keeps exp() in range
+    first_, last_ = (numpy32(x.unflatten(2, (heads, d))) for x in (first, last))
+    table = _last_table(split_heads(last, heads), keys) if with_table else np.zeros((batch, 0, 0, 0), np.float32)
+    per_task = (keys, cache.values, slope, cache.readout.transpose(1, 2), cache.offset)
+    keys_, values, slope_, readout, offset = map(numpy32, per_task)
+    load_ = numpy32(load)
     return [
-        GlobalTables(tables[i], split[0][i], split[1][i], numpy32(load), keys_[i], values[i], slope_[i],
-                     readout_[i], offset_[i])
+        GlobalTables(table[i], first_[i], last_[i], load_, keys_[i], values[i], slope_[i], readout[i], offset[i])
         for i in range(batch)
-    ]  # fmt: skip
+    ]
 
 
 def _last_table(query: Tensor, keys: Tensor) -> Floats:
@@ -440,25 +436,32 @@ def _best(row, is_open):  # type: ignore[no-untyped-def]
     for n in range(row.shape[0]):
         if row[n] == top:
             return n
+    for n in range(row.shape[0]):  # not a number anywhere: some open node, never an index out of bounds
+        if is_open[n] > 0:
+            return n
     return -1
 
 
-@njit(nogil=True)
+@njit(fastmath={"contract"})
+def _tanh(x):  # type: ignore[no-untyped-def]
+    return np.float32(1.0) - np.float32(2.0) / (_exp(x + x) + np.float32(1.0))
+
+
+@njit(nogil=True, fastmath=FAST)
 def _sample(row, is_open, clip, uniform):  # type: ignore[no-untyped-def]
     """A node drawn from softmax(clip * tanh(row)) over the open nodes by inverting the distribution at `uniform`."""
     best = _best(row, is_open)
-    top = math.tanh(row[best])
-    floor = math.atanh(top - NEGLIGIBLE / clip) if top - NEGLIGIBLE / clip > -1 else -np.inf
-    total = 0.0
+    top = _tanh(row[best])
+    total = np.float32(0.0)
     for n in range(row.shape[0]):
-        if is_open[n] > 0 and row[n] >= floor:
-            total += math.exp(clip * (math.tanh(row[n]) - top))
+        row[n] = _exp(np.float32(clip) * (_tanh(row[n]) - top)) * is_open[n]
+        total += row[n]
     target = uniform * total
-    chosen, mass = best, 0.0
+    chosen, mass = best, np.float32(0.0)
     for n in range(row.shape[0]):
-        if is_open[n] > 0 and row[n] >= floor:
+        if row[n] > 0:
             chosen = n
-            mass += math.exp(clip * (math.tanh(row[n]) - top))
+            mass += row[n]
             if mass > target:
                 break
     return chosen

@@ -63,12 +63,15 @@ class PolicyConfig:
 
 
 class Cache(NamedTuple):
-    """What encode() leaves for the steps: node embeddings and the decoder's keys and values."""
+    """What encode() leaves for the steps: all that can be computed per node instead of per state."""
 
     batch: Batch
-    nodes: Tensor  # (B, N, D)
+    query_last: Tensor  # (B, N, D) what a node adds to the query as the current one
+    query_first: Tensor | None  # (B, N, D) TSP: what it adds as the first one
     keys: Tensor  # (B, H, N, D/H)
     values: Tensor  # (B, H, N, D/H)
+    readout: Tensor  # (B, N, D) and
+    offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
 
 
 class Neighbourhood(NamedTuple):
@@ -157,27 +160,48 @@ class GlobalPolicy(nn.Module):
         self.embed = nn.Linear(3 if problem.has_depot else 2, width)
         self.embed_depot = nn.Linear(2, width) if problem.has_depot else None
         self.layers = nn.ModuleList(EncoderLayer(width, config.heads, config.hidden) for _ in range(config.layers))
-        self.query = nn.Linear(width + 1 if problem.has_depot else 2 * width, width, bias=False)
+        self.query_last = nn.Linear(width, width, bias=False)
+        self.query_first = None if problem.has_depot else nn.Linear(width, width, bias=False)
+        self.query_load = nn.Linear(1, width, bias=False) if problem.has_depot else None
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
         self.combine = nn.Linear(width, width)
 
     def encode(self, batch: Batch) -> Cache:
-        features = self.problem.node_features(batch)
-        nodes = self.embed(features)  # (B, N, D)
-        if self.embed_depot is not None:
-            nodes = torch.cat([self.embed_depot(features[:, :1, :2]), nodes[:, 1:]], dim=1)
+        nodes = self.embed_nodes(batch)
         real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
         for layer in self.layers:
             nodes = layer(nodes, real)
-        return Cache(batch, nodes, split_heads(self.key(nodes), self.heads), split_heads(self.value(nodes), self.heads))
+        scale = 1 / math.sqrt(nodes.shape[2])
+        return Cache(
+            batch,
+            query_last=self.query_last(nodes),
+            query_first=None if self.query_first is None else self.query_first(nodes),
+            keys=split_heads(self.key(nodes), self.heads),
+            values=split_heads(self.value(nodes), self.heads),
+            # (W g + b).h_n = g.(W^T h_n) + b.h_n: folding W into the N nodes saves a product for every state.
+            readout=nodes @ self.combine.weight * scale,
+            offset=nodes @ self.combine.bias * scale,
+        )
+
+    def embed_nodes(self, batch: Batch) -> Tensor:
+        """(B, N, D) linear embeddings; the depot has its own layer."""
+        features = self.problem.node_features(batch)
+        if self.embed_depot is None:
+            return self.embed(features)
+        return torch.cat([self.embed_depot(features[:, :1, :2]), self.embed(features[:, 1:])], dim=1)
 
     def scores(self, cache: Cache, state: State, valid: Tensor) -> Tensor:
         """u_global = q.k / sqrt(d) as (B, M, N), after one masked attention (the glimpse)."""
-        query = split_heads(self.query(self.problem.context(cache.batch, state, cache.nodes)), self.heads)
+        query = gather_nodes(cache.query_last, state.current)
+        if cache.query_first is not None:
+            query = query + gather_nodes(cache.query_first, state.first)
+        if self.query_load is not None:
+            query = query + self.query_load(self.problem.load_share(cache.batch, state)[..., None])
+        query = split_heads(query, self.heads)
         glimpse = F.scaled_dot_product_attention(query, cache.keys, cache.values, attn_mask=valid[:, None])
-        glimpse = self.combine(glimpse.transpose(1, 2).flatten(2))  # (B, M, D)
-        return glimpse @ cache.nodes.transpose(1, 2) / math.sqrt(glimpse.shape[-1])
+        glimpse = glimpse.transpose(1, 2).flatten(2)  # (B, M, D)
+        return torch.baddbmm(cache.offset[:, None], glimpse, cache.readout.transpose(1, 2))
 
 
 class LocalLayer(nn.Module):
@@ -221,16 +245,21 @@ class LocalPolicy(nn.Module):
         encoding = positional_encoding(config.neighbours + self.has_depot, width)
         self.register_buffer("pe", encoding if config.positional else torch.zeros_like(encoding), persistent=False)
 
-    def tokens(self, cache: Cache, state: State, near: Neighbourhood) -> Tensor:
-        """h_i = W x_i + b + PE(rank i) as (B, M, K or 1 + K, E); absent neighbours have x_i = 0."""
+    def tokens(self, cache: Cache, state: State, near: Neighbourhood, present: Tensor) -> Tokens:
+        """h_i = W x_i + b + PE(rank i), K or 1 + K per state; absent neighbours have x_i = 0."""
         x = self.features(cache.batch, state, near)
+        rank = self.pe[: self.has_depot + x.shape[2]] + self.embed.bias
         if self.has_depot and self.config.depot == "token":
-            h = torch.cat([self.depot.expand(*x.shape[:2], 1, -1), self.embed(x)], dim=2)
+            x = F.pad(x, (0, 0, 1, 0))
+            rank = torch.cat([self.pe[:1] + self.depot, rank[1:]])
         elif self.has_depot:
-            h = self.embed(torch.cat([depot_features(cache.batch, state, near, self.config), x], dim=2))
-        else:
-            h = self.embed(x)
-        return h + self.pe[: h.shape[2]]
+            x = torch.cat([depot_features(cache.batch, state, near, self.config), x], dim=2)
+        if not self.layers:
+            return LinearTokens(x, self.embed.weight, rank)
+        h = (x @ self.embed.weight.T + rank).flatten(0, 1)
+        for layer in self.layers:
+            h = layer(h, present.flatten(0, 1))
+        return DenseTokens(h.unflatten(0, x.shape[:2]))
 
     def features(self, batch: Batch, state: State, near: Neighbourhood) -> Tensor:
         """x_i = (rho_i / max rho, theta_i[, d_i / Q_remaining]) as (B, M, K, 2 or 3)."""
@@ -243,18 +272,53 @@ class LocalPolicy(nn.Module):
 
     def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
         """u_local = h~_c . h_i / sqrt(d_e) of each token, (B, M, K or 1 + K); finite also where absent."""
-        h = self.tokens(cache, state, near)
         present = torch.cat([valid[:, :, :1], near.present], dim=2) if self.has_depot else near.present
-        for layer in self.layers:
-            h = layer(h.flatten(0, 1), present.flatten(0, 1)).unflatten(0, h.shape[:2])
+        tokens = self.tokens(cache, state, near, present)
         heads, width = self.config.local_heads, self.config.local_width
         # The query is the same for every state, so q.k_i = (Wk^T q).h_i, and sum_i w_i v_i = Wv (sum_i w_i h_i).
         query = self.query(self.context).view(heads, 1, -1)
         folded = (query @ self.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
-        weight = (h @ folded.T).masked_fill(~present[..., None], -torch.inf).softmax(dim=2)  # (B, M, K, H)
-        pooled = weight.transpose(2, 3) @ h  # (B, M, H, E)
-        mixed = torch.einsum("bmhe,hfe->bmhf", pooled, self.value.weight.view(heads, -1, width)).flatten(2)
-        return (h @ self.combine(mixed)[..., None]).squeeze(-1) / math.sqrt(width)
+        weight = tokens.project(folded).masked_fill(~present[:, :, None], -torch.inf).softmax(dim=-1)  # (B, M, H, K)
+        mixed = torch.einsum("bmhe,hfe->bmhf", tokens.pool(weight), self.value.weight.view(heads, -1, width))
+        return tokens.dot(self.combine(mixed.flatten(2))) / math.sqrt(width)
+
+
+class LinearTokens(NamedTuple):
+    """Tokens h_i = W x_i + r_i that are never built: few features x and shared rank vectors r give all their sums."""
+
+    x: Tensor  # (B, M, T, F)
+    weight: Tensor  # (E, F)
+    rank: Tensor  # (T, E)
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """h_i . v for shared vectors (H, E), as (B, M, H, T)."""
+        return (self.x @ (vectors @ self.weight).T + self.rank @ vectors.T).transpose(2, 3)
+
+    def pool(self, weight: Tensor) -> Tensor:
+        """sum_i w_i h_i for weights (B, M, H, T), as (B, M, H, E)."""
+        return weight @ self.rank + (weight @ self.x) @ self.weight.T
+
+    def dot(self, vector: Tensor) -> Tensor:
+        """h_i . v for one vector per state (B, M, E), as (B, M, T)."""
+        return vector @ self.rank.T + (self.x @ (vector @ self.weight)[..., None]).squeeze(-1)
+
+
+class DenseTokens(NamedTuple):
+    """Tokens as they come out of self-attention, with the same sums."""
+
+    h: Tensor  # (B, M, T, E)
+
+    def project(self, vectors: Tensor) -> Tensor:
+        return (self.h @ vectors.T).transpose(2, 3)
+
+    def pool(self, weight: Tensor) -> Tensor:
+        return weight @ self.h
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return (self.h @ vector[..., None]).squeeze(-1)
+
+
+Tokens = LinearTokens | DenseTokens
 
 
 def relative_position(
@@ -300,7 +364,7 @@ class Policy(nn.Module):
         """All that does not change from step to step. Gradients flow through it."""
         if self.global_ is None:
             empty = torch.empty(0, device=batch.coords.device)
-            return Cache(batch, empty, empty, empty)
+            return Cache(batch, empty, None, empty, empty, empty, empty)
         return self.global_.encode(batch)
 
     def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:

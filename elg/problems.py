@@ -79,8 +79,8 @@ class Problem(Protocol):
     def node_features(self, batch: Batch) -> Tensor:
         """(B, N, F) float32 features of the encoder."""
 
-    def context(self, batch: Batch, state: State, nodes: Tensor) -> Tensor:
-        """(B, M, C) context of the global policy from node embeddings (B, N, D)."""
+    def load_share(self, batch: Batch, state: State) -> Tensor:
+        """(B, M) float32: what is left in the vehicle as a share of its capacity; 0 in TSP."""
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         """The state after the first move to `starts` (B, M)."""
@@ -130,8 +130,8 @@ class TSP:
     def node_features(self, batch: Batch) -> Tensor:
         return batch.coords.float()
 
-    def context(self, batch: Batch, state: State, nodes: Tensor) -> Tensor:
-        return torch.cat([gather_nodes(nodes, state.first), gather_nodes(nodes, state.current)], dim=-1)
+    def load_share(self, batch: Batch, state: State) -> Tensor:
+        return state.load.float()
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
@@ -168,9 +168,8 @@ class CVRP:
         share = _demand(batch).float() / _capacity(batch)[:, None].float()
         return torch.cat([batch.coords.float(), share[:, :, None]], dim=-1)
 
-    def context(self, batch: Batch, state: State, nodes: Tensor) -> Tensor:
-        load = state.load.float() / _capacity(batch)[:, None].float()
-        return torch.cat([gather_nodes(nodes, state.current), load[:, :, None]], dim=-1)
+    def load_share(self, batch: Batch, state: State) -> Tensor:
+        return state.load.float() / _capacity(batch)[:, None].float()
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)

@@ -280,6 +280,7 @@ def _slices(count: int, size: int) -> list[slice]:
 
 @cache
 def _controller() -> ThreadpoolController:
+    import scipy.linalg.cython_blas  # noqa: F401  the BLAS that the kernels call: it must be loaded to be found
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

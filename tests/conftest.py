@@ -1,0 +1,46 @@
+"""Fixtures for all tests: the optional data folder, weights files, and the marker of slow tests."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes minutes; runs only with ELG_SLOW=1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("ELG_SLOW") == "1":
+        return
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="slow: set ELG_SLOW=1 to run it"))
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder with the benchmark files; tests that need it are skipped where it is not."""
+    folder = Path(os.environ.get("ELG_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not (folder / "tsplib").is_dir() or not (folder / "cvrplib").is_dir():
+        pytest.skip(f"no benchmark files in {folder} (set ELG_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A weights file of a small random policy for each problem."""
+    from samples import random_policy, small_config
+
+    from elg.checkpoint import save_policy
+
+    folder = tmp_path_factory.mktemp("weights")
+
+    def written(problem: str) -> Path:
+        file = folder / f"{problem}.safetensors"
+        if not file.exists():
+            save_policy(file, random_policy(small_config(problem), scale=1.5), "random")
+        return file
+
+    return written

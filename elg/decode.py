@@ -239,7 +239,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     n = batch.coords.shape[1]
     tables = fast.global_tables(policy, policy.encode(batch), _has_table(policy, n, config))
     local = fast.local_tables(policy)
-    planes = fast.planes(batch.coords, policy.problem.has_depot, policy.config.coordinates == "euclidean")
+    euclidean = policy.config.coordinates == "euclidean"
     rule = fast.rules(policy.config)
     out = [np.zeros((len(starts), longest(task)), np.int32) for task, starts, _ in parts]
     total = sum(len(starts) for _, starts, _ in parts)
@@ -257,6 +257,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
         )  # fmt: skip
 
     with _one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
+        planes = list(pool.map(lambda task: fast.plane(task.coords, policy.problem.has_depot, euclidean), tasks))
         jobs = [pool.submit(run, job) for job in range(len(blocks))]
         try:
             while wait(jobs, timeout=0.1).not_done:

@@ -151,37 +151,39 @@ def local_tables(policy: Policy) -> LocalTables:
     return LocalTables(*map(numpy32, parts))
 
 
-def planes(batch_coords: Tensor, has_depot: bool, euclidean: bool) -> list[Plane]:
-    """Presorted neighbour lists of each task (B, N, 2), float64, unpadded."""
-    return [_plane(coords, has_depot, euclidean) for coords in batch_coords.cpu()]
-
-
-def _plane(coords: Tensor, has_depot: bool, euclidean: bool) -> Plane:
-    n = coords.shape[0]
-    lowest = 1 if has_depot else 0
+def plane(coords: NDArray[np.float64], has_depot: bool, euclidean: bool) -> Plane:
+    """Presorted neighbour lists of one task's nodes (N, 2)."""
+    n, lowest = len(coords), int(has_depot)
     width = min(n - lowest, LIST_LIMIT)
     order = np.empty((n, width), np.int32)
     rho, first, second = (np.empty((n, width), np.float32) for _ in range(3))
-    others = coords[lowest:]
-    for begin in range(0, n, 1024):  # rows in chunks: the whole N x N matrix of doubles would not always fit
-        rows = slice(begin, min(begin + 1024, n))
-        dx = others[None, :, 0] - coords[rows, None, 0]
-        dy = others[None, :, 1] - coords[rows, None, 1]
-        distance = (dx * dx + dy * dy).sqrt().float()  # the same rounding as policy.nearest
-        index = distance.sort(dim=1, stable=True).indices[:, :width]
-        dx, dy = dx.gather(1, index), dy.gather(1, index)
-        order[rows] = (index + lowest).numpy()
-        rho[rows] = distance.gather(1, index).numpy()
-        first[rows] = dx.float().numpy() if euclidean else rho[rows]
-        second[rows] = (dy if euclidean else torch.atan2(dy, dx)).float().numpy()
-    return Plane(coords.numpy(), order, rho, first, second, _depot_view(coords, euclidean))
+    for begin in range(0, n, 512):  # rows in chunks: the whole N x N matrix of doubles would not always fit
+        rows = slice(begin, min(begin + 512, n))
+        order[rows], rho[rows] = _nearest_rows(coords[rows], coords, lowest, width)
+        dx, dy = np.moveaxis(coords[order[rows]] - coords[rows, None], 2, 0)
+        first[rows] = dx if euclidean else rho[rows]
+        second[rows] = dy if euclidean else np.arctan2(dy, dx)
+    return Plane(coords, order, rho, first, second, _depot_view(coords, euclidean))
 
 
-def _depot_view(coords: Tensor, euclidean: bool) -> Floats:
-    offset = coords[:1] - coords
-    distance = offset.square().sum(1).sqrt()
-    pair = (offset[:, 0], offset[:, 1]) if euclidean else (distance, torch.atan2(offset[:, 1], offset[:, 0]))
-    return numpy32(torch.stack([distance, *pair], dim=1))
+def _nearest_rows(
+    here: NDArray[np.float64], coords: NDArray[np.float64], lowest: int, width: int
+) -> tuple[NDArray[np.int64], Floats]:
+    """The `width` nearest nodes (from `lowest` on) of each point, nearest first, and their distances."""
+    dx, dy = (coords[None, lowest:, axis] - here[:, None, axis] for axis in (0, 1))
+    rho = np.sqrt(dx * dx + dy * dy).astype(np.float32)  # rounded as in policy.nearest, and sorted by the same key
+    key = rho.view(np.int32).astype(np.int64) << 32 | np.arange(lowest, len(coords))
+    if width < key.shape[1]:
+        key = np.partition(key, width - 1, axis=1)[:, :width]
+    key = np.sort(key, axis=1)
+    return key & 0xFFFFFFFF, (key >> 32).astype(np.int32).view(np.float32)
+
+
+def _depot_view(coords: NDArray[np.float64], euclidean: bool) -> Floats:
+    dx, dy = (coords[0] - coords).T
+    distance = np.sqrt(dx * dx + dy * dy)
+    pair = (dx, dy) if euclidean else (distance, np.arctan2(dy, dx))
+    return np.stack([distance, *pair], axis=1).astype(np.float32)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -434,7 +436,7 @@ def _best(row, is_open):  # type: ignore[no-untyped-def]
         row[n] = row[n] if is_open[n] > 0 else CLOSED
     top = _maximum(row)
     for n in range(row.shape[0]):
-        if row[n] == top:
+        if row[n] == top and is_open[n] > 0:
             return n
     for n in range(row.shape[0]):  # not a number anywhere: some open node, never an index out of bounds
         if is_open[n] > 0:

@@ -96,9 +96,10 @@ def _solver(name: str) -> Any:
 
 
 def tsp_seconds(n: int) -> float:
-    """Seconds for fast_tsp that leave about 0.1 % on average: 15 ms at N=100, 0.17 s at N=500, 0.5 s at N=1000.
+    """Seconds for fast_tsp: 15 ms at N=100, 0.17 s at N=500, 0.5 s at N=1000.
 
-    Uniform points need a third of it; it is clusters and lattices that need the rest.
+    They leave about 0.1 % up to N=500 and 0.5 % at N=1000 (measured). Uniform points need a third of the time; it is
+    clusters and lattices that need the rest.
     """
     return max(0.006, 0.015 * (n / 100) ** 1.5)
 
@@ -469,49 +470,14 @@ def make_labels(
     return held
 
 
-@dataclass(frozen=True)
-class ValidationSet:
-    """A name, how many instances, and the stream they are the first of."""
-
-    name: str
-    count: int
-    stream: Stream
-
-
-# N, instances, seconds per label
-_VALIDATION = {
-    "tsp": ((100, 200, 1.0), (200, 100, 1.0), (500, 32, 5.0), (1000, 16, 10.0)),
-    "cvrp": ((100, 128, 5.0), (200, 64, 10.0), (500, 24, 60.0), (1000, 12, 90.0)),
-}
-
-
-def validation_sets(problem: str) -> tuple[ValidationSet, ...]:
-    """The fixed validation sets of "tsp" (mixed distributions) or "cvrp" (Set-X style), N = 100 to 1000."""
-    if problem not in _VALIDATION:
-        raise ValueError(f"problem is {problem!r}, not tsp or cvrp")
-    distribution = "mixed" if problem == "tsp" else "set_x"
-    return tuple(
-        ValidationSet(
-            f"val-{problem}-{n}",
-            count,
-            Stream(problem, ((n, n),), distribution, seconds=seconds, validation=True),
-        )
-        for n, count, seconds in _VALIDATION[problem]
-    )
-
-
-def make_validation(folder: Path | str, problem: str, workers: int = 1, report: Callable[[str], None] = print) -> None:
-    """Make or complete the problem's validation sets as stores folder/val-PROBLEM-N."""
-    for chosen in validation_sets(problem):
-        store = LabelStore(Path(folder) / chosen.name)
-        if make_labels(store, chosen.stream, count=chosen.count, workers=workers, report=report) < chosen.count:
-            return  # stopped by a signal
-
-
 def _main() -> None:
     import typer
 
-    app = typer.Typer(add_completion=False, help="Near-optimal solutions to imitate, kept in stores on disk.")
+    app = typer.Typer(add_completion=False)
+
+    @app.callback()
+    def about() -> None:
+        """Near-optimal solutions to imitate, kept in stores on disk."""
 
     def line(text: str) -> None:
         print(time.strftime("%H:%M:%S"), text, flush=True)
@@ -530,13 +496,6 @@ def _main() -> None:
         """Fill STORE with labelled instances; continues where it ends, until the limits or SIGTERM."""
         stream = Stream(problem, parse_sizes(sizes), distribution, seed)
         make_labels(LabelStore(store), stream, count, minutes, workers, line)
-
-    @app.command()
-    def validation(
-        folder: Path, problem: str = typer.Option(..., help="tsp or cvrp"), workers: int = typer.Option(1, min=1)
-    ) -> None:
-        """Make or complete the fixed validation sets of one problem in FOLDER."""
-        make_validation(folder, problem, workers, line)
 
     try:
         app()

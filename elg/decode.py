@@ -67,10 +67,10 @@ def decode(
     tasks: Sequence[Task],
     starts: Sequence[NDArray[np.int64]],
     config: DecodeConfig = DEFAULT,
-    rng: np.random.Generator | None = None,
+    rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     on_progress: Progress | None = None,
 ) -> list[Actions]:
-    """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given.
+    """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given, or one for each task.
 
     Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first.
     """
@@ -80,7 +80,8 @@ def decode(
     if config.path == "fast" and not (on_cpu and fast.supports(policy.config)):
         raise ValueError("path is 'fast', but that needs a policy on the CPU and local_layers of 0")
     use_fast = config.path != "plain" and on_cpu and fast.supports(policy.config)
-    uniforms = [_uniforms(task, len(m), rng) for task, m in zip(tasks, starts, strict=True)]
+    rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
+    uniforms = [_uniforms(task, len(m), own) for task, m, own in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(tasks, starts, on_progress)
     out: list[Actions] = [np.empty((0, 0), np.int32)] * len(tasks)
     with torch.inference_mode(), torch_threads(config.workers):

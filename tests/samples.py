@@ -1,5 +1,6 @@
 """Small random tasks, instances and policies for the tests."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import naive
@@ -8,8 +9,8 @@ import torch
 from torch import Tensor
 
 from elg.instance import Instance, Metric
-from elg.policy import Policy, PolicyConfig
-from elg.problems import Batch, Problem, ProblemName, State, Task
+from elg.policy import Cache, Policy, PolicyConfig
+from elg.problems import Batch, Problem, ProblemName, State, Task, make_batch
 
 torch.set_num_threads(1)  # the tensors here are so small that threads would only wait for each other
 
@@ -17,10 +18,10 @@ KINDS = ("uniform", "clustered", "lattice")
 
 
 def random_points(rng: np.random.Generator, n: int, kind: str = "uniform") -> np.ndarray:
-    """(n, 2) points in the unit square. A lattice has many equal distances, and points on top of each other."""
+    """(n, 2) points in the unit square, all different. A lattice has many equal distances."""
     if kind == "lattice":
-        side = max(2, int(np.sqrt(n)))
-        return rng.integers(0, side + 1, (n, 2)) / side
+        side = math.isqrt(n) + 1
+        return np.stack(np.divmod(rng.permutation(side**2)[:n], side), axis=1) / (side - 1)
     if kind == "clustered":
         centres = rng.random((4, 2))
         return (centres[rng.integers(0, 4, n)] + rng.normal(0, 0.03, (n, 2))).clip(0, 1)
@@ -79,6 +80,13 @@ def walk_states(rules: Problem, batch: Batch, walks: Tensor) -> Iterator[State]:
     for t in range(1, walks.shape[2]):
         state = rules.step(batch, state, walks[:, :, t])
         yield state
+
+
+def after(policy: Policy, task: Task, walk: Sequence[int]) -> tuple[Cache, State]:
+    """What `Policy.scores` and `logits` take: one encoded task and the state after a walk."""
+    batch = make_batch([task])
+    *_, state = walk_states(policy.problem, batch, torch.tensor([[walk]]))
+    return policy.encode(batch), state
 
 
 def pad_walks(walks: Sequence[Sequence[Sequence[int]]]) -> Tensor:

@@ -7,7 +7,7 @@ import naive
 import numpy as np
 import pytest
 import torch
-from samples import KINDS, pad_walks, random_policy, random_task, random_walk, small_config, walk_states
+from samples import KINDS, after, pad_walks, random_policy, random_task, random_walk, small_config, walk_states
 
 from elg.policy import (
     EncoderLayer,
@@ -98,12 +98,10 @@ def test_global_scores(problem: str) -> None:
     policy = random_policy(small_config(problem, local_policy=False, penalty=False), scale=1.5)
     rng = np.random.default_rng(0)
     task = random_task(rng, problem, 11)
-    batch = make_batch([task])
     rows = naive.encode(weights_of(policy), policy.config, task)
     for steps in (1, 4, 9):
         walk = random_walk(rng, task, steps)
-        *_, state = walk_states(policy.problem, batch, torch.tensor([[walk]]))
-        scores, valid = policy.scores(policy.encode(batch), state)
+        scores, valid = policy.scores(*after(policy, task, walk))
         expected = naive.global_scores(weights_of(policy), policy.config, task, walk, rows)
         assert valid[0, 0].nonzero().flatten().tolist() == sorted(expected)
         np.testing.assert_allclose(scores[0, 0, sorted(expected)].detach(), list(expected.values()), atol=2e-5)
@@ -159,13 +157,6 @@ def silence(policy: Policy) -> None:
     """Make u_global 0."""
     torch.nn.init.zeros_(policy.global_.combine.weight)
     torch.nn.init.zeros_(policy.global_.combine.bias)
-
-
-def after(policy: Policy, task: Task, walk: list[int]):
-    """The cache and the state after a walk through one task."""
-    batch = make_batch([task])
-    *_, state = walk_states(policy.problem, batch, torch.tensor([[walk]]))
-    return policy.encode(batch), state
 
 
 def test_the_local_view_of_the_depot_has_no_distance_and_no_angle() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,14 @@ def run(config: Config, folder: Path, data: Path, quiet: bool) -> Path:
         def report(row: dict[str, Any]) -> None:
             shown.add(row)
             bar.update(task, completed=row["done"], description=shown.line())
-            if first and not quiet and not on_terminal and (shown.validated or row["step"] % 100 == 0):
+            due = shown.validated or row["step"] % 100 == 0 or row["done"] == 1
+            if due and first and not quiet and not on_terminal:
                 print(f"{100 * row['done']:5.1f} %  {shown.line()}", file=sys.stderr, flush=True)
 
-        return train(config, folder, data, report)
+        try:
+            return train(config, folder, data, report)
+        except ImportError as error:  # one of the solvers that make labels
+            raise ValueError(str(error)) from error
 
 
 class Shown:
@@ -85,7 +90,8 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
         hours = [row["seconds"] / 3600 for row in rows]
         loss.plot(hours, smoothed([row["loss"] for row in rows]), color=colour, label=run_folder.name)
         checked = [row for row in rows if validation_gaps(row)]
-        for style, name in zip(("-", "--", ":", "-."), validation_gaps(checked[0]) if checked else (), strict=False):
+        names = validation_gaps(checked[0]) if checked else ()
+        for style, name in zip(cycle(("-", "--", ":", "-.")), names, strict=False):
             series = [(row["seconds"] / 3600, row[name]) for row in checked]
             gaps.plot(*zip(*series, strict=True), style, color=colour, marker=".", label=f"{run_folder.name}: {name}")
     loss.set(xlabel="hours of training", ylabel="loss (smoothed)", title="Loss")

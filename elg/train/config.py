@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
+from elg.generate import CVRP_DISTRIBUTIONS, POINT_DISTRIBUTIONS
 from elg.policy import PolicyConfig
+from elg.train.labels import parse_sizes
 
 FOLDER = Path(__file__).parent / "configs"
 
@@ -18,7 +20,7 @@ FOLDER = Path(__file__).parent / "configs"
 class DataConfig:
     """Where instances come from and how many of them a step takes."""
 
-    sizes: str = "100"  # N, as labels.parse_sizes reads it: "100", "50,100,200" or "50-1000"
+    sizes: str = "100"  # N of a batch: "100", one of "50,100,200", or anything in "50-1000"
     distribution: str = "uniform"  # a name of elg.generate, or "adaptive": U/C/M drawn by their validation gaps
     batch: int = 120  # most instances per step, over all processes
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
@@ -29,6 +31,8 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _at_least("data", self, batch=1, nodes=0, starts=0, states=0, reuse=1)
+        if min(low for low, _ in parse_sizes(self.sizes)) < 2:
+            raise ValueError(f"data.sizes is {self.sizes!r}, must be at least 2")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class TrainConfig:
     steps: int = 0  # stop after so many; 0: stop by the clock
     minutes: float = 0.0  # stop after so much training time; 0: stop by steps
     global_steps: int = 0  # the first stage: that many steps without the local policy
+    optimiser: Literal["adam", "adamw"] = "adamw"  # adam takes weight decay as a gradient, adamw beside it
     lr: float = 1e-4
     schedule: Literal["constant", "cosine"] = "constant"
     warmup: int = 0
@@ -54,12 +59,15 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.method not in ("reinforce", "imitate", "improve"):
             raise ValueError(f"train.method is {self.method!r}, must be reinforce, imitate or improve")
+        if self.optimiser not in ("adam", "adamw"):
+            raise ValueError(f"train.optimiser is {self.optimiser!r}, must be adam or adamw")
         if self.schedule not in ("constant", "cosine"):
             raise ValueError(f"train.schedule is {self.schedule!r}, must be constant or cosine")
         if (self.steps > 0) == (self.minutes > 0):
             raise ValueError(f"train.steps is {self.steps} and train.minutes is {self.minutes:g}: set one of them")
-        _at_least("train", self, steps=0, minutes=0, global_steps=0, warmup=0, clip_norm=0, ema=0, seed=0, chunk=1)
-        if self.lr <= 0 or self.ema >= 1:
+        _at_least("train", self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
+        _at_least("train", self, seed=0, chunk=1, checkpoint_minutes=0)
+        if not 0 < self.lr < float("inf") or self.ema >= 1:
             raise ValueError(f"train.lr is {self.lr} and train.ema is {self.ema}: lr must be positive, ema below 1")
 
 
@@ -88,15 +96,28 @@ class Config:
     validation: ValidationConfig = field(default_factory=ValidationConfig)
 
     def __post_init__(self) -> None:
-        if self.data.distribution == "adaptive" and len(self.validation.sets) < 2:
+        for name in self.validation.sets:
+            self._check_distribution("validation.sets", parse_set(name)[0])
+        if self.data.distribution != "adaptive":
+            self._check_distribution("data.distribution", self.data.distribution)
+        elif len(self.validation.sets) < 2:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
+        elif self.train.method == "imitate":
+            raise ValueError("data.distribution is 'adaptive', but train.method 'imitate' takes labels as they come")
+        if self.train.global_steps and not self.policy.global_policy:
+            raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.train.method == "imitate" and self.policy.problem == "cvrp" and not self.data.labels:
             raise ValueError("data.labels is empty: CVRP labels take too long to be made on the fly")
+
+    def _check_distribution(self, place: str, name: str) -> None:
+        known = POINT_DISTRIBUTIONS if self.policy.problem == "tsp" else CVRP_DISTRIBUTIONS
+        if name not in known:
+            raise ValueError(f"{place} has {name!r}, which is none of {', '.join(known)}")
 
 
 def _at_least(section: str, config: object, **least: float) -> None:
     for name, low in least.items():
-        if getattr(config, name) < low:
+        if not getattr(config, name) >= low:  # not a number is not enough either
             raise ValueError(f"{section}.{name} is {getattr(config, name)}, must be at least {low}")
 
 
@@ -137,7 +158,13 @@ def _override(values: dict[str, Any], text: str) -> None:
         parsed = tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
-    values.setdefault(section, {})[name] = parsed
+    _table(section, values.setdefault(section, {}))[name] = parsed
+
+
+def _table(section: str, values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ValueError(f"{section} is {values!r}, must be a section")
+    return values
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
@@ -152,7 +179,7 @@ def make_config(values: Mapping[str, Any]) -> Config:
 def _section(section: str, kind: Any, values: Mapping[str, Any]) -> Any:
     defaults = {f.name: f for f in fields(kind)}
     made: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in _table(section, values).items():
         if name not in defaults:
             raise ValueError(f"unknown field {section}.{name}; there are {', '.join(defaults)}")
         made[name] = _typed(f"{section}.{name}", str(defaults[name].type), value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Sequence
 from multiprocessing.sharedctypes import Synchronized
@@ -56,15 +57,15 @@ class StoredLabels:
         if not labels:
             raise ValueError("data.labels has no labelled instances yet")
         self.labels = sorted(labels, key=lambda label: label.sample.size)
+        self.sizes = np.array([label.sample.size for label in self.labels])
         self.config, self.seed = config, seed
 
     def batch(self, step: int) -> list[Labelled]:
         rng = step_rng(self.seed, step)
-        size = self.labels[int(rng.integers(len(self.labels)))].sample.size
+        size = int(self.sizes[rng.integers(len(self.labels))])
         count = min(batch_size(self.config, size), len(self.labels))
         # A window around all instances of about this size, so that a large class is not always cut at its edge.
-        sizes = np.array([label.sample.size for label in self.labels])
-        low, high = np.searchsorted(sizes, [size * 0.95, size * 1.05])
+        low, high = np.searchsorted(self.sizes, [size * 0.95, size * 1.05])
         inside = np.arange(low, max(high, low + 1))
         return [self.labels[i] for i in rng.choice(inside, count, replace=count > len(inside))]
 
@@ -76,19 +77,20 @@ class FreshLabels:
     """Labels made on the fly by a background process into a store of the run, and replayed from it.
 
     Every `reuse`-th step takes the next new batch, waiting for it if need be; the steps between take earlier ones.
+    Of several processes with one store, only one is `writing`.
     """
 
-    def __init__(self, folder: Path, problem: ProblemName, config: DataConfig, seed: int) -> None:
+    def __init__(self, folder: Path, problem: ProblemName, config: DataConfig, seed: int, writing: bool = True) -> None:
         self.config, self.seed = config, seed
         self.groups = Groups(problem, config, seed)
         self.store = LabelStore(folder)
         self.loaded: list[Labelled] = []
         context = multiprocessing.get_context("spawn")
         self.wanted = context.Value("q", 0)  # the newest group that training has asked for
-        self.process = context.Process(
-            target=_fill, args=(self.store, self.groups, self.wanted, os.getpid()), daemon=True
-        )
-        self.process.start()
+        work = (self.store, self.groups, self.wanted, os.getpid())
+        self.process = context.Process(target=_fill, args=work, daemon=True) if writing else None
+        if self.process is not None:
+            self.process.start()
 
     def batch(self, step: int) -> list[Labelled]:
         newest = step // self.config.reuse
@@ -98,14 +100,15 @@ class FreshLabels:
         while len(self.loaded) < end:
             self.loaded += self.store.load(len(self.loaded))
             if len(self.loaded) < end:
-                if not self.process.is_alive():
-                    raise RuntimeError("the process that labels instances has ended")
+                if self.process is not None and not self.process.is_alive():
+                    raise ChildProcessError("the process that labels instances has ended")
                 time.sleep(0.2)
         return self.loaded[begin:end]
 
     def close(self) -> None:
-        self.process.terminate()
-        self.process.join()
+        if self.process is not None:
+            self.process.terminate()
+            self.process.join()
 
 
 class Groups:
@@ -130,10 +133,11 @@ class Groups:
 
 def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: int) -> None:
     """Label group after group into the store, from where it ends, a little ahead of the parent while it lives."""
-    group = 0
-    while groups.place(group)[1] <= len(store):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
+    held, group = len(store), 0
+    while groups.place(group)[1] <= held:
         group += 1
-    fresh = groups.labelled(group)[len(store) - groups.place(group)[0] :]
+    fresh = groups.labelled(group)[held - groups.place(group)[0] :]
     written = time.monotonic()
     while os.getppid() == parent:
         if time.monotonic() - written > FLUSH_SECONDS:
@@ -146,14 +150,16 @@ def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: 
             time.sleep(0.1)
 
 
-def label_source(problem: ProblemName, config: DataConfig, seed: int, run: Path) -> LabelSource:
-    """The labels that the config names, or a process that makes them."""
+def label_source(problem: ProblemName, config: DataConfig, seed: int, run: Path, writing: bool = True) -> LabelSource:
+    """The labels that the config names, or those that a process makes into the run's folder."""
     if not config.labels:
-        return FreshLabels(run / "labels", problem, config, seed)
+        return FreshLabels(run / "labels", problem, config, seed, writing)
     labels: list[Labelled] = []
     for name in config.labels:
         found = read_xml100(Path(name)) if name.endswith(".npz") else LabelStore(Path(name)).load()
         if not found:
             raise ValueError(f"{name}: data.labels names no labelled instances")
+        if found[0].sample.problem != problem:
+            raise ValueError(f"{name}: data.labels are for {found[0].sample.problem!r}, policy.problem is {problem!r}")
         labels += found
     return StoredLabels(labels, config, seed)

@@ -38,12 +38,13 @@ class Lesson(NamedTuple):
 def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
     """Rotate or reflect each instance at random, and walk its solution from `starts` random places."""
     tasks = [turned(label, rng) for label in labels]
-    if labels[0].sample.demand is None:
-        actions = np.stack([[_walk(label.tour, rng) for _ in range(starts)] for label in labels])
-        return Lesson(make_batch(tasks), torch.from_numpy(actions), None)
-    walks = [[_tour(label.routes, rng) for _ in range(starts)] for label in labels]
+    is_tour = labels[0].sample.demand is None
+    walks = [[_walk(x.tour, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
     longest = max(len(walk) for group in walks for walk in group)
-    actions = np.stack([[np.pad(walk, (0, longest - len(walk))) for walk in group] for group in walks])
+    # A walk that is over stays where it is, as a rollout does.
+    actions = np.stack([[np.pad(walk, (0, longest - len(walk)), mode="edge") for walk in group] for group in walks])
+    if is_tour:
+        return Lesson(make_batch(tasks), torch.from_numpy(actions), None)
     ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
     for row, label in enumerate(labels):
         for route in label.routes:
@@ -83,11 +84,12 @@ def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> tuple[Tenso
     state = policy.problem.along(batch, actions, steps)
     log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
     target = actions[:, :, steps].flatten(1, 2)
+    walking = target != state.current  # not yet in the padding behind the end
     if lesson.ends is None:
-        return -log_p.gather(2, target[:, :, None]).sum(), torch.tensor(float(target.numel()))
-    walking = ~((state.current == 0) & (target == 0))  # not yet in the padding behind the end
-    right = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
-    at_depot = (walking & (state.current == 0))[:, :, None]
-    right = torch.where(at_depot, lesson.ends[:, None, :] & ~state.visited, right)
-    summed = log_p.masked_fill(~right, -torch.inf).logsumexp(-1)
-    return -(summed * walking).sum(), walking.sum().float()
+        right = log_p.gather(2, target[:, :, None]).squeeze(2)
+    else:
+        answers = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
+        at_depot = (walking & (state.current == 0))[:, :, None]
+        answers = torch.where(at_depot, lesson.ends[:, None, :] & ~state.visited, answers)
+        right = log_p.masked_fill(~answers, -torch.inf).logsumexp(-1)
+    return -(right * walking).sum(), walking.sum().float()

@@ -7,59 +7,32 @@ gradients are summed: the same step as one process would make.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from elg.checkpoint import load_policy, save_policy
 from elg.decode import DecodeConfig
-from elg.policy import Policy, with_local
+from elg.policy import Policy, PolicyConfig, with_local
 from elg.train.config import Config
 from elg.train.data import LabelSource, label_source, random_tasks, step_rng
 from elg.train.imitate import imitation_loss, make_lesson
+from elg.train.labels import Labelled
+from elg.train.processes import Processes
 from elg.train.reinforce import best_rollout_loss, pieces, reinforce_loss, sample_rollouts
 from elg.train.run import Progress, RunFolder, RunLog
 from elg.train.schedule import distribution_probabilities, learning_rate
-from elg.train.validate import gaps, validation_set
+from elg.train.validate import Gaps, gaps, validation_set
 
-T = TypeVar("T")
 Report = Callable[[dict[str, Any]], None]
-
-
-class Processes:
-    """This process among those of torchrun; alone without it."""
-
-    def __init__(self) -> None:
-        if dist.is_torchelastic_launched() and not dist.is_initialized():
-            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-        together = dist.is_initialized()
-        self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
-        use_gpu = torch.cuda.is_available()
-        self.device = torch.device("cuda", self.rank % torch.cuda.device_count()) if use_gpu else torch.device("cpu")
-
-    def share(self, items: list[T]) -> list[T]:
-        """The items of a global batch that are this process's."""
-        return items[self.rank :: self.count]
-
-    def sum_gradients(self, policy: Policy, *extra: Tensor) -> None:
-        """Sum gradients, and the extra numbers, over all processes in place."""
-        if self.count == 1:
-            return
-        for parameter in policy.parameters():
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        grads = [p.grad for p in policy.parameters() if p.grad is not None]
-        flat = torch.cat([g.flatten() for g in grads] + [x.flatten() for x in extra])
-        dist.all_reduce(flat)
-        for part, grad in zip(flat.split([g.numel() for g in (*grads, *extra)]), (*grads, *extra), strict=True):
-            grad.copy_(part.view_as(grad))
+OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
 class Trainer:
@@ -70,10 +43,11 @@ class Trainer:
         self.decoding = DecodeConfig(threads=torch.get_num_threads())
         self.progress = Progress()
         torch.manual_seed(config.train.seed)
-        first = load_policy(Path(config.train.init)) if config.train.init else Policy(config.policy)
+        saved = folder.load()
+        init = Path(config.train.init) if config.train.init and saved is None else None
+        first = Policy(config.policy) if init is None else initial_policy(config.policy, init)
         self._adopt(first, joint=config.train.global_steps == 0 and config.policy.local_policy)
         self.source: LabelSource | None = None
-        saved = folder.load()
         if saved is not None:
             self._restore(saved)
 
@@ -81,9 +55,8 @@ class Trainer:
         """Take these parameters, with the local policy switched on or off, and a fresh optimiser."""
         self.policy = with_local(policy, joint).to(self.processes.device).train()
         train = self.config.train
-        self.optimiser = torch.optim.AdamW(self.policy.parameters(), lr=train.lr, weight_decay=0.0)
-        for group in self.optimiser.param_groups:
-            group["weight_decay"] = train.weight_decay
+        make = OPTIMISERS[train.optimiser]
+        self.optimiser = make(self.policy.parameters(), lr=train.lr, weight_decay=train.weight_decay)
         self.average = {name: value.clone() for name, value in self.policy.state_dict().items()}
 
     def _restore(self, saved: dict[str, Any]) -> None:
@@ -93,8 +66,6 @@ class Trainer:
         self.policy.load_state_dict(saved["policy"])
         self.optimiser.load_state_dict(saved["optimiser"])
         self.average = {name: value.to(self.processes.device) for name, value in saved["average"].items()}
-        if self.processes.rank == 0:
-            self.folder.cut_log(self.progress.step)
 
     def save(self) -> None:
         """Write the checkpoint and, beside it, the weights that `elg solve --weights` takes."""
@@ -126,6 +97,10 @@ class Trainer:
         train = self.config.train
         return self.progress.step / train.steps if train.steps else self.progress.seconds / (60 * train.minutes)
 
+    def over(self) -> bool:
+        """Whether the run has come to its end, or to that of its patience."""
+        return self.done() >= 1 or 0 < self.config.validation.patience <= self.progress.stale
+
     def step(self) -> dict[str, float]:
         """One step of the optimiser; its loss, averaged over the global batch, and how many instances that has."""
         train, step = self.config.train, self.progress.step
@@ -136,6 +111,9 @@ class Trainer:
         self.optimiser.zero_grad(set_to_none=True)
         loss, count, instances = self._backward(step)
         self.processes.sum_gradients(self.policy, loss, count)
+        mean = float(loss / count)
+        if not math.isfinite(mean):  # before it reaches the weights, and they the checkpoint
+            raise ValueError(f"{self.folder.path}: the loss is {mean} at step {step}; try a lower train.lr")
         for parameter in self.policy.parameters():
             if parameter.grad is not None:
                 parameter.grad /= count.to(parameter.device)
@@ -144,7 +122,7 @@ class Trainer:
         self.optimiser.step()
         self._average(step)
         self.progress.step += 1
-        return {"loss": float(loss / count), "instances": instances, "lr": self.optimiser.param_groups[0]["lr"]}
+        return {"loss": mean, "instances": instances, "lr": self.optimiser.param_groups[0]["lr"]}
 
     def _backward(self, step: int) -> tuple[Tensor, Tensor, int]:
         """Accumulate this process's gradients of the summed loss; that sum, its divisor, and the batch's size."""
@@ -153,11 +131,12 @@ class Trainer:
         return self._learn_from_rollouts(step)
 
     def _imitate(self, step: int) -> tuple[Tensor, Tensor, int]:
-        data, device = self.config.data, self.processes.device
+        data, device, seed = self.config.data, self.processes.device, self.config.train.seed
         if self.source is None:
-            self.source = label_source(self.config.policy.problem, data, self.config.train.seed, self.folder.path)
+            writing = self.processes.rank == 0
+            self.source = label_source(self.config.policy.problem, data, seed, self.folder.path, writing)
         labels = self.source.batch(step)
-        rng = step_rng(self.config.train.seed, step, purpose=1)
+        rng = step_rng(seed, step, purpose=1)
         lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng)
         mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
         total, count = torch.zeros((), device=device), torch.zeros((), device=device)
@@ -177,9 +156,9 @@ class Trainer:
         config, device = self.config, self.processes.device
         rng = step_rng(config.train.seed, step)
         tasks = random_tasks(config.policy.problem, config.data, self._distribution(rng), rng)
-        mine = self.processes.share(tasks)
-        rng = step_rng(config.train.seed, step, purpose=2 + self.processes.rank)
-        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rng, self.decoding)
+        mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
+        rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
+        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding)
         loss_of = reinforce_loss if config.train.method == "reinforce" else best_rollout_loss
         total = torch.zeros((), device=device)
         for batch, actions in pieces(mine, rollouts, config.train.chunk, device):
@@ -206,10 +185,10 @@ class Trainer:
         device = self.processes.device.type
         return torch.autocast(device, torch.bfloat16) if self.config.train.amp else nullcontext()
 
-    def validate(self, sets: dict[str, Any]) -> dict[str, float]:
-        """Gaps on each set; the last one decides which weights are best."""
+    def validate(self, sets: dict[str, list[Labelled]]) -> dict[str, float]:
+        """Mean gaps on each set; the last one decides which weights are best."""
         policy = self.averaged()
-        found = {n: gaps(policy, labels, self.config.validation.starts, self.decoding) for n, labels in sets.items()}
+        found = {name: self._mean_gaps(policy, labels) for name, labels in sets.items()}
         self.progress.gaps = tuple(gap.best for gap in found.values())
         last = self.progress.gaps[-1]
         better = last < self.progress.best
@@ -220,6 +199,22 @@ class Trainer:
         rows = {name: gap.best for name, gap in found.items()}
         return rows | {f"{name}/single": gap.single for name, gap in found.items()}
 
+    def _mean_gaps(self, policy: Policy, labels: list[Labelled]) -> Gaps:
+        """Each process decodes its share of the labels."""
+        found = gaps(policy, self.processes.share(labels), self.config.validation.starts, self.decoding)
+        summed = self.processes.sum(torch.tensor(found, dtype=torch.float64).view(-1, 2).sum(0))
+        return Gaps(*(summed / len(labels)).tolist())
+
+
+def initial_policy(config: PolicyConfig, path: Path) -> Policy:
+    """The policy in a weights file; ValueError if it is not the network of the config."""
+    policy = load_policy(path, config.problem)
+    found = replace(policy.config, local_policy=config.local_policy)  # a stage may switch that one
+    for name, value in asdict(config).items():
+        if getattr(found, name) != value:
+            raise ValueError(f"{path}: its policy.{name} is {getattr(found, name)!r}, that of the config is {value!r}")
+    return policy
+
 
 def train(config: Config, path: Path, data: Path, report: Report = print) -> Path:
     """Run (or go on with) the training in folder `path`; validation sets live in folder `data`. Gives the weights.
@@ -227,10 +222,11 @@ def train(config: Config, path: Path, data: Path, report: Report = print) -> Pat
     `report` is given the row of each step.
     """
     processes = Processes()
-    folder = RunFolder(path, config)
-    sets = {name: validation_set(data, config.policy.problem, name) for name in config.validation.sets}
+    with processes.first_alone():
+        folder = RunFolder(path, config)
+        sets = {name: validation_set(data, config.policy.problem, name) for name in config.validation.sets}
     trainer = Trainer(config, folder, processes)
-    log = RunLog(folder, processes.rank)
+    log = RunLog(folder, trainer.progress.step, processes.rank)
     try:
         for row in _rows(trainer, sets):
             log.add(row)
@@ -239,31 +235,27 @@ def train(config: Config, path: Path, data: Path, report: Report = print) -> Pat
         log.close()
         if trainer.source is not None:
             trainer.source.close()
+    processes.close()
     return path / ("best.safetensors" if sets else "last.safetensors")
 
 
-def _rows(trainer: Trainer, sets: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterable[dict[str, Any]]:
     """The loop itself; yields a row for the log after every step."""
     config, progress = trainer.config, trainer.progress
+    pause = 60 * config.train.checkpoint_minutes
     saved = validated = progress.seconds
-    while trainer.done() < 1 and not (0 < config.validation.patience <= progress.stale):
+    while not trainer.over():
         begin = time.perf_counter()
         made = trainer.step()
-        progress.seconds += time.perf_counter() - begin
+        progress.seconds = trainer.processes.agree(progress.seconds + time.perf_counter() - begin)
         row: dict[str, Any] = {"step": progress.step, "seconds": round(progress.seconds, 3), **made}
         row["done"] = min(1.0, trainer.done())
-        ends = trainer.done() >= 1
         every = config.validation.every
-        due = progress.step % every == 0 if every else progress.seconds - validated > 5 * minutes(config)
-        if sets and (due or ends):
+        due = progress.step % every == 0 if every else progress.seconds - validated > 5 * pause
+        if sets and (due or trainer.done() >= 1):
             row |= trainer.validate(sets)
             validated = progress.seconds
-        if ends or progress.seconds - saved > minutes(config):
+        yield row  # into the log before the checkpoint: the log may know more steps than it, never fewer
+        if trainer.over() or progress.seconds - saved > pause:
             trainer.save()
             saved = progress.seconds
-        yield row
-
-
-def minutes(config: Config) -> float:
-    """Seconds between checkpoints."""
-    return 60 * config.train.checkpoint_minutes

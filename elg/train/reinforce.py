@@ -19,11 +19,14 @@ from elg.problems import Batch, Task, make_batch
 
 
 def sample_rollouts(
-    policy: Policy, tasks: Sequence[Task], starts: int, rng: np.random.Generator, config: DecodeConfig
+    policy: Policy, tasks: Sequence[Task], starts: int, rngs: Sequence[np.random.Generator], config: DecodeConfig
 ) -> list[NDArray[np.int32]]:
-    """Sampled rollouts (M, T_i) of each task, from M different start nodes (0: from all of them)."""
-    first = [_starts(task, starts, rng) for task in tasks]
-    return decode(policy, tasks, first, config, rng)
+    """Sampled rollouts (M, T_i) of each task, from M different start nodes (0: from all of them).
+
+    Each task has its own generator: its rollouts do not depend on which others are in this process.
+    """
+    first = [_starts(task, starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
+    return decode(policy, tasks, first, config, rngs)
 
 
 def _starts(task: Task, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -51,9 +54,14 @@ def _stay(actions: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
 
 
 def advantages(length: Tensor) -> Tensor:
-    """(B, M): how much shorter than the mean of its instance, divided by the largest such value of the instance."""
-    gain = length.mean(dim=1, keepdim=True) - length
-    return gain / gain.amax(dim=1, keepdim=True).clamp(min=1e-8)
+    """(B, M): how much shorter than the mean of its instance, divided by the largest such value of the instance.
+
+    Where all rollouts are equally long up to rounding, there is nothing to learn: 0.
+    """
+    mean = length.mean(dim=1, keepdim=True)
+    gain = mean - length
+    most = gain.amax(dim=1, keepdim=True)
+    return torch.where(most > 1e-6 * mean, gain / most, 0.0)
 
 
 def reinforce_loss(policy: Policy, batch: Batch, actions: Tensor) -> Tensor:
@@ -66,4 +74,5 @@ def best_rollout_loss(policy: Policy, batch: Batch, actions: Tensor) -> Tensor:
     """Sum over instances of the mean -log p per move of the shortest rollout."""
     best = policy.problem.length(batch, actions).argmin(dim=1)
     chosen = actions.gather(1, best[:, None, None].expand(-1, -1, actions.shape[2]))
-    return -policy.log_prob(batch, chosen).mean(dim=(1, 2)).sum()
+    moves = (chosen[:, :, 1:] != chosen[:, :, :-1]).sum(-1)  # without those of a finished rollout, which stays
+    return -(policy.log_prob(batch, chosen).sum(-1) / moves).sum()

@@ -49,7 +49,7 @@ class RunFolder:
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint in one move: a kill at any moment leaves the old one or the new one."""
-        temporary = self.path / f".checkpoint.{os.getpid()}.tmp"
+        temporary = self.path / ".checkpoint.tmp"
         with open(temporary, "wb") as file:
             torch.save(state, file)
             file.flush()
@@ -72,13 +72,17 @@ class RunFolder:
 class RunLog:
     """Rows of a run, to log.jsonl and to TensorBoard; only the first process writes."""
 
-    def __init__(self, folder: RunFolder, rank: int) -> None:
+    def __init__(self, folder: RunFolder, step: int, rank: int) -> None:
+        """Go on after `step`: what an earlier session logged behind it, and lost, is forgotten."""
         self.writing = rank == 0
         if not self.writing:
             return
-        from torch.utils.tensorboard import SummaryWriter
-
-        self.board = SummaryWriter(folder.path / "tensorboard")
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ValueError("training needs tensorboard, which is not installed: pip install 'elg[train]'") from None
+        folder.cut_log(step)
+        self.board = SummaryWriter(folder.path / "tensorboard", purge_step=step + 1)
         self.file = open(folder.path / "log.jsonl", "a")  # noqa: SIM115
 
     def add(self, row: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,10 @@ from elg.train.labels import Labelled, LabelStore, Stream, make_labels
 
 
 class Gaps(NamedTuple):
-    """Mean percent above the labels."""
+    """Percent above the label."""
 
-    best: float  # the best of the starts
-    single: float  # the mean over the starts: how good the policy itself is
+    best: float  # of the best of the starts
+    single: float  # of the mean over the starts: how good the policy itself is
 
 
 def validation_set(folder: Path, problem: ProblemName, name: str) -> list[Labelled]:
@@ -29,9 +30,13 @@ def validation_set(folder: Path, problem: ProblemName, name: str) -> list[Labell
     distribution, size, count = parse_set(name)
     store = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
     stream = Stream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
-    if len(store) < count:
-        make_labels(store, stream, count=count)
+    if len(store) < count and make_labels(store, stream, count=count, report=_say) < count:
+        raise KeyboardInterrupt  # which make_labels had turned into an orderly end
     return store.load()[:count]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def label_seconds(problem: ProblemName, size: int) -> float:
@@ -39,18 +44,18 @@ def label_seconds(problem: ProblemName, size: int) -> float:
     return (0.5 if problem == "tsp" else 3.0) * max(1.0, size / 100)
 
 
-def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> Gaps:
-    """Greedy, no symmetries, from `starts` nodes spread evenly over each instance's list of nodes."""
+def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> list[Gaps]:
+    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over its list of nodes."""
     tasks = [Task(normalise(label.sample.coords), label.sample.demand, label.sample.capacity) for label in labels]
     first = [_spread(task, starts) for task in tasks]
-    best, single = [], []
+    found: list[Gaps] = []
     problem = PROBLEMS[policy.config.problem]
     for task, label, actions in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
         scale = float(np.ptp(label.sample.coords, axis=0).max())  # what normalise() divided by
         length = problem.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
-        best.append(length.min() / label.cost - 1)
-        single.append(length.mean() / label.cost - 1)
-    return Gaps(100 * float(np.mean(best)), 100 * float(np.mean(single)))
+        best, single = 100 * (np.array([length.min(), length.mean()]) / label.cost - 1)
+        found.append(Gaps(float(best), float(single)))
+    return found
 
 
 def _spread(task: Task, count: int) -> np.ndarray:

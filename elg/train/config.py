@@ -67,8 +67,10 @@ class TrainConfig:
             raise ValueError(f"train.steps is {self.steps} and train.minutes is {self.minutes:g}: set one of them")
         _at_least("train", self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
         _at_least("train", self, seed=0, chunk=1, checkpoint_minutes=0)
-        if not 0 < self.lr < float("inf") or self.ema >= 1:
-            raise ValueError(f"train.lr is {self.lr} and train.ema is {self.ema}: lr must be positive, ema below 1")
+        if not 0 < self.lr < float("inf"):
+            raise ValueError(f"train.lr is {self.lr}, must be positive")
+        if self.ema >= 1:
+            raise ValueError(f"train.ema is {self.ema}, must be below 1")
 
 
 @dataclass(frozen=True)

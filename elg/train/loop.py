@@ -124,6 +124,14 @@ class Trainer:
         self.progress.step += 1
         return {"loss": mean, "instances": instances, "lr": self.optimiser.param_groups[0]["lr"]}
 
+    def timed_step(self) -> dict[str, float]:
+        """One step, and its row for the log."""
+        begin = time.perf_counter()
+        made = self.step()
+        self.progress.seconds = self.processes.agree(self.progress.seconds + time.perf_counter() - begin)
+        done = min(1.0, self.done())
+        return {"step": self.progress.step, "seconds": round(self.progress.seconds, 3), **made, "done": done}
+
     def _backward(self, step: int) -> tuple[Tensor, Tensor, int]:
         """Accumulate this process's gradients of the summed loss; that sum, its divisor, and the batch's size."""
         if self.config.train.method == "imitate":
@@ -239,22 +247,22 @@ def train(config: Config, path: Path, data: Path, report: Report = print) -> Pat
     return path / ("best.safetensors" if sets else "last.safetensors")
 
 
-def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterable[dict[str, Any]]:
+def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterable[dict[str, float]]:
     """The loop itself; yields a row for the log after every step."""
     config, progress = trainer.config, trainer.progress
     pause = 60 * config.train.checkpoint_minutes
-    saved = validated = progress.seconds
-    while not trainer.over():
-        begin = time.perf_counter()
-        made = trainer.step()
-        progress.seconds = trainer.processes.agree(progress.seconds + time.perf_counter() - begin)
-        row: dict[str, Any] = {"step": progress.step, "seconds": round(progress.seconds, 3), **made}
-        row["done"] = min(1.0, trainer.done())
-        every = config.validation.every
-        due = progress.step % every == 0 if every else progress.seconds - validated > 5 * pause
-        if sets and (due or trainer.done() >= 1):
-            row |= trainer.validate(sets)
-            validated = progress.seconds
+    every = config.validation.every
+    saved = progress.seconds
+    while progress.row or not trainer.over():
+        pending = bool(progress.row)  # the last session was stopped while it validated
+        row = progress.row if pending else trainer.timed_step()
+        due = progress.step % every == 0 if every else progress.seconds - progress.validated > 5 * pause
+        if sets and (pending or due or trainer.done() >= 1):
+            progress.row = row
+            if not pending:
+                trainer.save()  # validating may take long
+            row = row | trainer.validate(sets)
+            progress.row, progress.validated = {}, progress.seconds
         yield row  # into the log before the checkpoint: the log may know more steps than it, never fewer
         if trainer.over() or progress.seconds - saved > pause:
             trainer.save()

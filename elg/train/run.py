@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Progress:
     best: float = float("inf")  # validation gap of the best weights
     stale: int = 0  # validations since
     gaps: tuple[float, ...] = ()  # of the last validation, for the adaptive scheduler
+    validated: float = 0.0  # the second of the last validation
+    row: dict[str, float] = field(default_factory=dict)  # of a step whose validation is not done yet
 
 
 class RunFolder:

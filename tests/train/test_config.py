@@ -1,0 +1,165 @@
+"""Configs: what comes with the package, overrides, and one line for each mistake."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import elg.cli
+from elg.train.config import (
+    Config,
+    DataConfig,
+    TrainConfig,
+    load_config,
+    make_config,
+    named_configs,
+    parse_set,
+    to_json,
+)
+
+ABLATIONS = {
+    "ablation-no-penalty": {"penalty": False},
+    "ablation-no-positional": {"positional": False},
+    "ablation-euclidean": {"coordinates": "euclidean"},
+    "ablation-xi-1.5": {"xi": 1.5},
+    "ablation-xi-2": {"xi": 2.0},
+    "ablation-k-20": {"neighbours": 20},
+    "ablation-k-40": {"neighbours": 40},
+    "ablation-k-50": {"neighbours": 50},
+    "ablation-local-only": {"global_policy": False, "local_layers": 3, "local_width": 128},
+    "ablation-global-only": {"local_policy": False, "penalty": False},
+}
+
+
+def test_the_paper_s_recipe() -> None:
+    for name, first, second in (
+        ("paper-tsp", 30, 5),
+        ("paper-cvrp", 20, 5),
+        ("paper-tsp-star", 30, 5),
+        ("paper-cvrp-star", 40, 5),
+    ):
+        config = load_config(name)
+        train, epoch = config.train, 1_200_000 // config.data.batch
+        assert (train.global_steps, train.steps) == (first * epoch, (first + second) * epoch)
+        assert (train.method, train.optimiser, train.lr, train.weight_decay) == ("reinforce", "adam", 1e-4, 1e-6)
+        assert (config.data.batch, config.data.sizes, config.data.starts) == (120, "100", 0)
+        assert (train.schedule, train.clip_norm, train.ema) == ("constant", 0, 0)
+        assert (config.policy.xi, config.policy.clip) == (1.0, 50.0)
+        assert config.policy.neighbours == (30 if "tsp" in name else 40)
+        if "star" in name:
+            assert config.data.distribution == "adaptive"
+            assert [parse_set(text)[0] for text in config.validation.sets] == ["uniform", "cluster", "mixture"]
+        else:
+            assert config.data.distribution == "uniform"
+            assert [parse_set(text)[1] for text in config.validation.sets] == [100, 200, 500]
+
+
+def test_each_ablation_changes_only_its_fields() -> None:
+    assert {name for name in named_configs() if name.startswith("ablation")} == set(ABLATIONS)
+    paper = load_config("paper-tsp")
+    for name, changes in ABLATIONS.items():
+        config = load_config(name)
+        differing = {
+            field: value for field, value in vars(config.policy).items() if value != getattr(paper.policy, field)
+        }
+        assert differing == changes
+        assert config.data == paper.data
+        assert config.validation == paper.validation
+
+
+def test_imitation_configs() -> None:
+    for name in ("imitate-tsp", "imitate-cvrp"):
+        config = load_config(name)
+        assert (config.train.method, config.train.optimiser) == ("imitate", "adamw")
+
+
+def test_json_gives_every_config_back() -> None:
+    for name in named_configs():
+        config = load_config(name)
+        assert make_config(json.loads(to_json(config))) == config
+
+
+def test_overrides_are_toml_or_bare_words() -> None:
+    sets = ["train.lr=1", "data.sizes=50-70", "data.labels=a.npz", "train.schedule=cosine", "policy.penalty=false"]
+    config = load_config("paper-tsp", sets)
+    assert config.train.lr == 1.0
+    assert isinstance(config.train.lr, float)
+    assert (config.data.sizes, config.data.labels) == ("50-70", ("a.npz",))
+    assert (config.train.schedule, config.policy.penalty) == ("cosine", False)
+    assert load_config("paper-tsp", ["data.sizes=70"]).data.sizes == "70"
+    assert load_config("paper-tsp", ['data.labels=["a", "b"]']).data.labels == ("a", "b")
+
+
+def test_a_file_of_one_s_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[policy]\nproblem = "cvrp"\n[train]\nminutes = 2\n')
+    config = load_config(str(file))
+    assert config == Config(config.policy, DataConfig(), TrainConfig(minutes=2.0))
+    assert config.policy.problem == "cvrp"
+
+
+MISTAKES = {
+    "data.colour=1": "unknown field data.colour",
+    "model.width=1": "unknown section 'model'",
+    "width=1": "--set 'width=1': write section.field=value",
+    "policy.width": "--set 'policy.width': write section.field=value",
+    "train.lr=fast": "train.lr is 'fast', must be float",
+    "train.lr=0": "train.lr is 0.0",
+    "train.lr=nan": "train.lr is nan",
+    "train.steps=1.5": "train.steps is 1.5, must be int",
+    "train.seed=true": "train.seed is True, must be int",
+    "train.seed=-1": "train.seed is -1, must be at least 0",
+    "train.amp=1": "train.amp is 1, must be bool",
+    "train.ema=1": "train.ema is 1.0",
+    "train.ema=nan": "train.ema is nan, must be at least 0",
+    "train.minutes=2": "train.steps is 350000 and train.minutes is 2: set one of them",
+    "train.steps=0": "train.steps or train.minutes must be set",
+    "train.method=guess": "train.method is 'guess'",
+    "train.optimiser=sgd": "train.optimiser is 'sgd', must be adam or adamw",
+    "train.schedule=linear": "train.schedule is 'linear'",
+    "data.batch=0": "data.batch is 0, must be at least 1",
+    "data.labels=[1]": "data.labels is [1], must be a list of strings",
+    "data.sizes=many": "sizes is 'many'",
+    "data.sizes=1": "data.sizes is '1', must be at least 2",
+    "data.distribution=sparse": "data.distribution has 'sparse', which is none of uniform,",
+    "validation.sets=uniform-100": "validation.sets has 'uniform-100'; write DISTRIBUTION-N-COUNT",
+    "validation.sets=sparse-100-3": "validation.sets has 'sparse'",
+    "validation.starts=0": "validation.starts is 0, must be at least 1",
+    "policy.heads=7": "width must be a multiple of heads",
+    "policy.problem=vrptw": "problem is 'vrptw'",
+    "policy.global_policy=false": "train.global_steps is 300000, but policy.global_policy is off",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_override_is_one_line_and_exit_code_2(mistake: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--run", str(tmp_path / "run"), "--set", mistake])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"elg: paper-tsp: {MISTAKES[mistake]}")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_mistakes(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    for text, message in (
+        ("policy = 3", "policy is 3, must be a section"),
+        ("[train]\nsteps = 1", "missing 1 required positional argument: 'problem'"),
+        ("[policy", "Expected ']'"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"x\.toml: .*") as caught:
+            load_config(str(file))
+        assert message in str(caught.value)
+    with pytest.raises(ValueError, match=r"paper-vrptw: no such config; there are .*paper-tsp"):
+        load_config("paper-vrptw")
+    with pytest.raises(ValueError, match=r"data\.labels is empty"):
+        load_config("imitate-cvrp", ["data.labels=[]"])
+    with pytest.raises(ValueError, match="validation.sets must name the sets"):
+        load_config("paper-tsp-star", ["validation.sets=[]"])
+    with pytest.raises(ValueError, match="takes labels as they come"):
+        load_config("paper-tsp-star", ["train.method=imitate"])
+    done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--steps", "3", "--minutes", "1"])
+    assert done.exit_code == 2
+    assert done.stderr == "elg: --minutes and --steps are both given; a run ends by one of them\n"

@@ -1,0 +1,46 @@
+"""Networks, labels and configs so small that a run takes a second. The labels need no solver."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from elg.generate import Sample, generate
+from elg.train.labels import Labelled, LabelStore, label
+
+NETWORK = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "local_width": 8, "local_heads": 2}
+OVERRIDES = [f"policy.{name}={value}" for name, value in NETWORK.items()]
+
+
+def simple_label(sample: Sample) -> Labelled:
+    """Nodes in order of their number; a route ends when the next customer does not fit."""
+    if sample.demand is None:
+        return label(sample, [range(sample.size)])
+    routes: list[list[int]] = [[]]
+    left = sample.capacity
+    for node in range(1, sample.size):
+        if sample.demand[node] > left:
+            routes.append([])
+            left = sample.capacity
+        routes[-1].append(node)
+        left -= sample.demand[node]
+    return label(sample, routes)
+
+
+def simple_labels(problem: str, sizes: Sequence[int], seed: int = 0, distribution: str = "uniform") -> list[Labelled]:
+    rng = np.random.default_rng(seed)
+    return [simple_label(generate(rng, problem, size, distribution)) for size in sizes]
+
+
+def fill(folder: Path, labels: Sequence[Labelled]) -> Path:
+    """A store with these labels."""
+    LabelStore(folder).add(labels)
+    return folder
+
+
+def fill_validation(data: Path, problem: str, distributions: Sequence[str] = ("uniform",), count: int = 3) -> Path:
+    """Sets DISTRIBUTION-10-COUNT, as if they had been made earlier."""
+    for distribution in distributions:
+        folder = data / f"val-{problem}-{distribution}-10"
+        fill(folder, simple_labels(problem, [10] * count, seed=5, distribution=distribution))
+    return data

@@ -107,6 +107,14 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def self_attention(x: Tensor, qkv: nn.Linear, combine: nn.Linear, heads: int, present: Tensor | None) -> Tensor:
+    """Multi-head attention of x (B, N, D) to itself, where present (B, N), or everywhere."""
+    q, k, v = (split_heads(part, heads) for part in qkv(x).chunk(3, dim=-1))
+    mask = None if present is None else present[:, None, None, :]
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return combine(attended.transpose(1, 2).flatten(2))
+
+
 class InstanceNorm(nn.Module):
     """Normalises each feature over the real nodes of its own instance."""
 
@@ -142,10 +150,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
         """x (B, N, D), real (B, N) or None when nothing is padded."""
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
-        mask = None if real is None else real[:, None, None, :]
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        x = self.norm1(x + self.combine(attended.transpose(1, 2).flatten(2)), real)
+        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, real), real)
         return self.norm2(x + self.down(F.relu(self.up(x))), real)
 
 
@@ -205,19 +210,22 @@ class GlobalPolicy(nn.Module):
 
 
 class LocalLayer(nn.Module):
-    """Self-attention over the neighbours of one state; only the local-only ablation has such layers."""
+    """Self-attention over the neighbours of one state and a feed-forward block, with residuals and layer norm."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.combine = nn.Linear(width, width)
         self.norm1 = nn.LayerNorm(width)
-        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
         self.norm2 = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """x (S, K, E), present (S, K)."""
-        x = self.norm1(x + self.attention(x, x, x, key_padding_mask=~present, need_weights=False)[0])
-        return self.norm2(x + self.feed(x))
+        """x (S, T, E), present (S, T)."""
+        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, present))
+        return self.norm2(x + self.down(F.relu(self.up(x))))
 
 
 class LocalPolicy(nn.Module):

@@ -156,7 +156,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
         load_config("paper-vrptw")
     with pytest.raises(ValueError, match=r"data\.labels is empty"):
         load_config("imitate-cvrp", ["data.labels=[]"])
-    with pytest.raises(ValueError, match="validation.sets must name the sets"):
+    with pytest.raises(ValueError, match=r"validation\.sets must name the sets"):
         load_config("paper-tsp-star", ["validation.sets=[]"])
     with pytest.raises(ValueError, match="takes labels as they come"):
         load_config("paper-tsp-star", ["train.method=imitate"])

@@ -4,12 +4,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from elg.generate import Sample, generate
+from elg.policy import Policy
 from elg.train.labels import Labelled, LabelStore, label
 
 NETWORK = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "local_width": 8, "local_heads": 2}
 OVERRIDES = [f"policy.{name}={value}" for name, value in NETWORK.items()]
+
+
+def gradients(policy: Policy, loss: Tensor) -> dict[str, Tensor]:
+    """The loss's gradient for each parameter that it uses."""
+    policy.zero_grad(set_to_none=True)
+    loss.backward()
+    return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
+
+
+def assert_same_gradients(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Equal up to float32: parameters by the largest entry, since many cancel almost to zero."""
+    assert set(found) == set(expected)
+    largest = max(float(value.abs().max()) for value in expected.values())
+    for name, value in expected.items():
+        error = float((found[name] - value).abs().max())
+        assert error < 2e-5 * largest, f"the gradient of {name} is off by {error}, the largest is {largest}"
 
 
 def simple_label(sample: Sample) -> Labelled:

@@ -19,7 +19,7 @@ from elg.problems import ProblemName, Task
 from elg.train.config import DataConfig
 from elg.train.labels import Labelled, LabelStore, Stream, parse_sizes, read_xml100
 
-FLUSH_SECONDS = 3.0  # between writes of freshly made labels: how long the first step waits
+FLUSH_SECONDS = 3.0  # between writes of freshly made labels: few large files, and no long wait
 AHEAD = 100  # groups to label in advance
 
 
@@ -138,7 +138,7 @@ def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: 
     while groups.place(group)[1] <= held:
         group += 1
     fresh = groups.labelled(group)[held - groups.place(group)[0] :]
-    written = time.monotonic()
+    written = -FLUSH_SECONDS  # the first group at once: the parent waits for it
     while os.getppid() == parent:
         if time.monotonic() - written > FLUSH_SECONDS:
             store.add(fresh)

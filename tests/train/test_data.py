@@ -1,0 +1,167 @@
+"""Batches as functions of seed and step, from stores and from a process that labels on the fly."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import fill, simple_labels
+
+from elg.train.config import DataConfig
+from elg.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
+from elg.train.labels import Labelled, LabelStore
+
+
+def numbers(labels: list[Labelled]) -> list[bytes]:
+    return [x.sample.coords.tobytes() + x.tour.tobytes() for x in labels]
+
+
+def test_batch_size_is_limited_by_nodes() -> None:
+    config = DataConfig(batch=16, nodes=800)
+    assert [batch_size(config, n) for n in (10, 50, 100, 300, 2000)] == [16, 16, 8, 2, 1]
+    assert batch_size(DataConfig(batch=16), 2000) == 16
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_random_tasks(problem: str) -> None:
+    config = DataConfig(sizes="8-12,30", batch=3)
+    sizes = set()
+    for step in range(30):
+        tasks = random_tasks(problem, config, "cluster", step_rng(0, step))
+        again = random_tasks(problem, config, "cluster", step_rng(0, step))
+        assert len(tasks) == 3
+        assert len({len(task.coords) for task in tasks}) == 1
+        assert all(np.array_equal(a.coords, b.coords) for a, b in zip(tasks, again, strict=True))
+        assert all(np.ptp(task.coords, axis=0).max() == pytest.approx(1) for task in tasks)
+        sizes.add(len(tasks[0].coords) - (problem == "cvrp"))
+    assert sizes == {8, 9, 10, 11, 12, 30}
+    different = random_tasks(problem, DataConfig(sizes="8", batch=1), "cluster", step_rng(1, 0))
+    assert not np.array_equal(different[0].coords[:8], tasks[0].coords[:8])
+
+
+# --- labels that are there
+
+
+def test_stored_batches_follow_from_seed_and_step() -> None:
+    labels = simple_labels("cvrp", [*range(20, 60), *[100] * 20])
+    config = DataConfig(batch=6, nodes=300)
+    source, again = (StoredLabels(labels, config, seed=3) for _ in range(2))
+    batches = [source.batch(step) for step in range(40)]
+    for step in reversed(range(40)):  # in any order
+        assert numbers(again.batch(step)) == numbers(batches[step])
+    other = StoredLabels(labels, config, seed=4)
+    assert any(numbers(other.batch(step)) != numbers(batches[step]) for step in range(3))
+    assert len({name for batch in batches for name in numbers(batch)}) > 40  # it comes around
+
+
+def test_stored_batches_are_of_similar_size() -> None:
+    labels = simple_labels("tsp", [*range(20, 60), *[100] * 20, 200])
+    source = StoredLabels(labels, DataConfig(batch=6, nodes=300), seed=0)
+    counts = set()
+    for step in range(60):
+        sizes = [x.sample.size for x in source.batch(step)]
+        assert max(sizes) <= 1.11 * min(sizes)
+        assert max(sizes) * len(sizes) <= 300 * 1.06
+        counts.add((round(max(sizes), -2), len(sizes)))
+    assert (100, 3) in counts
+
+
+def test_a_store_smaller_than_a_batch_repeats_itself() -> None:
+    source = StoredLabels(simple_labels("tsp", [9, 9]), DataConfig(batch=5), seed=0)
+    assert [len(source.batch(step)) for step in range(3)] == [2, 2, 2]
+    mixed = StoredLabels(simple_labels("tsp", [9, 20, 20, 20]), DataConfig(batch=3), seed=0)
+    assert {len(mixed.batch(step)) for step in range(20)} == {3}
+
+
+def test_label_sources(tmp_path: Path) -> None:
+    one = fill(tmp_path / "one", simple_labels("tsp", [8, 9]))
+    two = fill(tmp_path / "two", simple_labels("tsp", [10]))
+    source = label_source("tsp", DataConfig(labels=(str(one), str(two))), 0, tmp_path)
+    assert isinstance(source, StoredLabels)
+    assert [x.sample.size for x in source.labels] == [8, 9, 10]
+    with pytest.raises(ValueError, match=r"one: data\.labels are for 'tsp', policy\.problem is 'cvrp'"):
+        label_source("cvrp", DataConfig(labels=(str(one),)), 0, tmp_path)
+    with pytest.raises(ValueError, match=r"nothing: data\.labels names no labelled instances"):
+        label_source("tsp", DataConfig(labels=(str(tmp_path / "nothing"),)), 0, tmp_path)
+    with pytest.raises(FileNotFoundError):
+        label_source("cvrp", DataConfig(labels=("missing.npz",)), 0, tmp_path)
+
+
+# --- labels made on the fly
+
+FRESH = DataConfig(sizes="8,12", distribution="mixed", batch=4, nodes=40, reuse=3)
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from elg.train.config import DataConfig
+from elg.train.data import FreshLabels
+if __name__ == "__main__":
+    source = FreshLabels(Path(sys.argv[1]), "tsp", DataConfig(**eval(sys.argv[2])), 7)
+    source.batch(3 * 4)
+    print(source.process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_groups_lie_one_behind_the_other() -> None:
+    groups = Groups("tsp", FRESH, seed=7)
+    places = [groups.place(group) for group in range(6)]
+    assert places[0][0] == 0
+    for group, (begin, end) in enumerate(places):
+        assert end - begin == batch_size(FRESH, groups.stream.size(4 * group))
+        assert group == 0 or begin == places[group - 1][1]
+
+
+def test_fresh_labels_end_with_their_parent_and_resume_from_their_store(tmp_path: Path) -> None:
+    pytest.importorskip("fast_tsp")
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, str(tmp_path / "child.py"), str(tmp_path), str(vars(FRESH))]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    labeller = int(parent.stdout.readline())
+    os.kill(labeller, 0)  # it lives
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    while alive(labeller) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(labeller)
+
+    held = LabelStore(tmp_path).load()
+    reader = FreshLabels(tmp_path, "tsp", FRESH, 7, writing=False)  # as another process of torchrun has it
+    groups, steps = reader.groups, 0
+    while groups.place(steps // 3)[1] <= len(held):
+        batch = reader.batch(steps)
+        group = steps // 3
+        if steps % 3:  # an earlier group, always the same
+            group = next(g for g in range(group + 1) if numbers(batch) == numbers(held[slice(*groups.place(g))]))
+        for i, x in enumerate(batch):
+            assert np.array_equal(x.sample.coords, groups.stream.sample(4 * group + i).coords)
+        assert numbers(reader.batch(steps)) == numbers(batch)
+        steps += 1
+    assert steps >= 15
+
+    writer = FreshLabels(tmp_path, "tsp", FRESH, 7)  # a resumed run: old labels at once, new ones behind them
+    try:
+        for step in range(steps):
+            assert numbers(writer.batch(step)) == numbers(reader.batch(step))
+        later = writer.batch(steps)
+        assert np.array_equal(later[-1].sample.coords, groups.stream.sample(4 * (steps // 3) + len(later) - 1).coords)
+    finally:
+        writer.close()
+    with pytest.raises(ChildProcessError, match="has ended"):
+        writer.batch(3 * 10_000)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent to look at it does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,107 @@
+"""Validation: gaps against an independent computation, and sets that are made once."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import naive
+import numpy as np
+import pytest
+from samples import random_policy
+from tiny import NETWORK, fill_validation, simple_labels
+
+from elg.decode import DecodeConfig
+from elg.policy import PolicyConfig
+from elg.train import validate
+from elg.train.labels import LabelStore
+from elg.train.validate import gaps, validation_set
+
+ONE = DecodeConfig(threads=1)
+
+
+def greedy_tour(policy, task, start: int) -> list[int]:
+    """Node by node with the naive loops over the policy's own parameters."""
+    weights = {name: value.double().numpy() for name, value in policy.state_dict().items()}
+    walk = [start]
+    while not naive.is_over(task, walk):
+        (logits,) = naive.logits(weights, policy.config, task, [walk])
+        walk.append(int(np.argmax(logits)))
+    return walk
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_gaps_equal_an_independent_computation(problem: str) -> None:
+    policy = random_policy(PolicyConfig(problem, **NETWORK))
+    labels = simple_labels(problem, [9, 6])
+    first = {"tsp": ([0, 4, 8], [0, 2, 5]), "cvrp": ([1, 5, 9], [1, 3, 6])}[problem]  # spread over the list of nodes
+    for x, starts, found in zip(labels, first, gaps(policy, labels, 3, ONE), strict=True):
+        sample = x.sample
+        low, high = sample.coords.min(axis=0), sample.coords.max(axis=0)
+        unit = (sample.coords - (low + high) / 2) / (high - low).max() + 0.5
+        task = type(sample)(unit, sample.demand, sample.capacity)
+        lengths = [naive.length(sample, greedy_tour(policy, task, start)) for start in starts]
+        assert x.cost == pytest.approx(naive.length(sample, x.tour.tolist()))
+        assert found.best == pytest.approx(100 * (min(lengths) / x.cost - 1), abs=1e-3)
+        assert found.single == pytest.approx(100 * (sum(lengths) / 3 / x.cost - 1), abs=1e-3)
+
+
+def test_no_instances_have_no_gaps() -> None:
+    assert gaps(random_policy(PolicyConfig("tsp", **NETWORK)), [], 3, ONE) == []
+
+
+def test_starts_are_limited_by_nodes() -> None:
+    policy, labels = random_policy(PolicyConfig("tsp", **NETWORK)), simple_labels("tsp", [5])
+    assert gaps(policy, labels, 100, ONE) == gaps(policy, labels, 5, ONE)
+
+
+def test_sets_are_made_once_and_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fast_tsp")
+    monkeypatch.setattr(validate, "label_seconds", lambda problem, size: 0.01)
+    made = validation_set(tmp_path, "tsp", "uniform-8-3")
+    assert [x.sample.size for x in made] == [8, 8, 8]
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(validate, "make_labels", refuse)
+    for name, count in (("uniform-8-3", 3), ("uniform-8-2", 2)):
+        again = validation_set(tmp_path, "tsp", name)
+        assert len(again) == count
+        assert all(np.array_equal(a.sample.coords, b.sample.coords) for a, b in zip(made, again, strict=False))
+    assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+    with pytest.raises(AssertionError, match="made again"):
+        validation_set(tmp_path, "tsp", "uniform-8-4")
+
+
+def test_a_set_is_apart_from_training_and_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fast_tsp")
+    monkeypatch.setattr(validate, "label_seconds", lambda problem, size: 0.01)
+    here, there = (validation_set(tmp_path / place, "tsp", "mixed-9-2") for place in ("a", "b"))
+    assert all(np.array_equal(a.sample.coords, b.sample.coords) for a, b in zip(here, there, strict=True))
+    stream = validate.Stream("tsp", ((9, 9),), "mixed")
+    assert not np.array_equal(stream.sample(0).coords, here[0].sample.coords)
+
+
+def test_an_interrupt_while_making_a_set_ends_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fast_tsp")
+    timer = threading.Timer(0.8, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        validation_set(tmp_path, "tsp", "uniform-8-1000")
+    timer.join()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.endswith("labels, stopped\n")
+    assert 0 < len(LabelStore(tmp_path / "val-tsp-uniform-8")) < 1000  # nothing is lost
+
+
+def test_time_for_labels_grows_with_size() -> None:
+    assert validate.label_seconds("tsp", 50) == validate.label_seconds("tsp", 100) == 0.5
+    assert validate.label_seconds("cvrp", 500) == 15.0
+
+
+def test_stored_sets_need_no_solver(tmp_path: Path) -> None:
+    fill_validation(tmp_path, "cvrp", ["cluster"])
+    assert [x.sample.customers for x in validation_set(tmp_path, "cvrp", "cluster-10-3")] == [10, 10, 10]

@@ -220,12 +220,16 @@ def test_weights_that_overflow_give_some_tour_and_no_crash(problem: str) -> None
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_points_on_top_of_each_other(problem: str) -> None:
     """Such nodes may have equal scores, so that their order is a matter of rounding; nothing else differs."""
-    policy = random_policy(small_config(problem, neighbours=5, positional=False), seed=3, scale=1.5)
     rng = np.random.default_rng(13)
     tasks = [random_task(rng, problem, n) for n in (10, 25, 40)]
-    tasks = [task._replace(coords=np.round(3 * task.coords) / 3) for task in tasks]
-    with torch.inference_mode():
-        differing(policy, tasks, [np.arange(1, 4)] * 3)
+    tasks = [task._replace(coords=np.round(2 * task.coords) / 2) for task in tasks]
+    pile = random_task(rng, problem, 12)
+    pile = pile._replace(coords=np.array([[0.1, 0.2]] + [[0.7, 0.9]] * 11))
+    for depot in ("token", "polar"):
+        policy = random_policy(small_config(problem, neighbours=5, clip=2.0, depot=depot), seed=3)
+        with torch.inference_mode():
+            differing(policy, tasks, [np.arange(1, 8)] * 3)
+            assert differing(policy, [pile], [np.arange(1, 8)], seed=5) == 0  # sampling tells equals apart
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -31,6 +31,7 @@ class PolicyConfig:
     heads: int = 8
     layers: int = 6
     hidden: int = 512
+    distance_bias: bool = False  # beyond the paper: encoder heads attend to near nodes, each at its own scale
     # ensemble
     penalty: bool = True  # the normalised distance penalty
     xi: float = 1.0  # the penalty outside of the neighbourhood
@@ -107,12 +108,21 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def self_attention(x: Tensor, qkv: nn.Linear, combine: nn.Linear, heads: int, present: Tensor | None) -> Tensor:
-    """Multi-head attention of x (B, N, D) to itself, where present (B, N), or everywhere."""
+def self_attention(x: Tensor, qkv: nn.Linear, combine: nn.Linear, heads: int, mask: Tensor | None) -> Tensor:
+    """Multi-head attention of x (B, N, D) to itself; mask (B, 1 or H, 1 or N, N) is boolean or added to the scores."""
     q, k, v = (split_heads(part, heads) for part in qkv(x).chunk(3, dim=-1))
-    mask = None if present is None else present[:, None, None, :]
     attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     return combine(attended.transpose(1, 2).flatten(2))
+
+
+def distance_bias(batch: Batch, heads: int) -> Tensor:
+    """(B, H, N, N): minus the distance in units of the mean spacing 1 / sqrt(N), each head with its own slope.
+
+    The first two heads have slope 0 and see everything; the others halve from 2 on, as in ALiBi.
+    """
+    slope = torch.tensor([0.0, 0.0, *(2.0**-h for h in range(-1, heads - 3))], device=batch.coords.device)
+    distance = torch.cdist(batch.coords, batch.coords).float() * batch.size[:, None, None].sqrt()
+    return (-slope[:heads, None, None] * distance[:, None]).masked_fill(~batch.real[:, None, None], -torch.inf)
 
 
 class InstanceNorm(nn.Module):
@@ -148,9 +158,11 @@ class EncoderLayer(nn.Module):
         self.down = nn.Linear(hidden, width)
         self.norm2 = InstanceNorm(width)
 
-    def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """x (B, N, D), real (B, N) or None when nothing is padded."""
-        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, real), real)
+    def forward(self, x: Tensor, real: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """x (B, N, D), real (B, N) or None when nothing is padded; mask of the attention, by default that padding."""
+        if mask is None and real is not None:
+            mask = real[:, None, None]
+        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, mask), real)
         return self.norm2(x + self.down(F.relu(self.up(x))), real)
 
 
@@ -161,7 +173,7 @@ class GlobalPolicy(nn.Module):
         super().__init__()
         problem = PROBLEMS[config.problem]
         width = config.width
-        self.problem, self.heads = problem, config.heads
+        self.problem, self.heads, self.distance_bias = problem, config.heads, config.distance_bias
         self.embed = nn.Linear(3 if problem.has_depot else 2, width)
         self.embed_depot = nn.Linear(2, width) if problem.has_depot else None
         self.layers = nn.ModuleList(EncoderLayer(width, config.heads, config.hidden) for _ in range(config.layers))
@@ -175,8 +187,9 @@ class GlobalPolicy(nn.Module):
     def encode(self, batch: Batch) -> Cache:
         nodes = self.embed_nodes(batch)
         real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
+        mask = distance_bias(batch, self.heads) if self.distance_bias else None
         for layer in self.layers:
-            nodes = layer(nodes, real)
+            nodes = layer(nodes, real, mask)
         scale = 1 / math.sqrt(nodes.shape[2])
         return Cache(
             batch,
@@ -224,7 +237,7 @@ class LocalLayer(nn.Module):
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
         """x (S, T, E), present (S, T)."""
-        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, present))
+        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, present[:, None, None]))
         return self.norm2(x + self.down(F.relu(self.up(x))))
 
 

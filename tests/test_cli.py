@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,15 +71,10 @@ def length(coords: np.ndarray, closed: list[int]) -> int:
 # --- all of it, by subprocess
 
 
-def test_help_is_fast_and_imports_nothing_heavy() -> None:
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        done = elg_command("--help")
-        seconds.append(time.perf_counter() - start)
+def test_help_imports_nothing_heavy() -> None:
+    done = elg_command("--help")
     assert done.returncode == 0
     assert "solve" in done.stdout
-    assert min(seconds) < 0.3
     trace = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "elg", "--help"], capture_output=True, text=True, cwd=ROOT
     ).stderr

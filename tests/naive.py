@@ -75,13 +75,21 @@ def softmax(scores: Sequence[float]) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
-def attend(query: Vector, keys: Sequence[Vector], values: Sequence[Vector], heads: int) -> Vector:
-    """Multi-head attention of one query: the concatenated heads."""
+def attend(
+    query: Vector, keys: Sequence[Vector], values: Sequence[Vector], heads: int, away: Sequence[float] | None = None
+) -> Vector:
+    """Multi-head attention of one query: the concatenated heads.
+
+    With `away`, how far each key is, heads are biased against distance: 2, 1, 1/2, ... times that from head 2 on.
+    """
     f = len(query) // heads
     out = []
     for h in range(heads):
         part = slice(h * f, (h + 1) * f)
-        share = softmax([float(query[part] @ key[part]) / math.sqrt(f) for key in keys])
+        scores = [float(query[part] @ key[part]) / math.sqrt(f) for key in keys]
+        if away is not None and h >= 2:
+            scores = [score - 2.0 ** (3 - h) * distance for score, distance in zip(scores, away, strict=True)]
+        share = softmax(scores)
         out.append(sum(w * value[part] for w, value in zip(share, values, strict=True)))
     return np.concatenate(out)
 
@@ -100,15 +108,27 @@ def instance_norm(rows: Sequence[Vector], weight: Vector, bias: Vector) -> list[
     return list(np.array(columns).T)
 
 
-def encoder_layer(weights: Weights, name: str, rows: Sequence[Vector], heads: int) -> list[Vector]:
+def self_attention(
+    weights: Weights, name: str, rows: Sequence[Vector], heads: int, away: Sequence[Sequence[float]] | None = None
+) -> list[Vector]:
+    """Attention of each row to all rows, without bias on q, k and v, added to the row."""
     width = len(rows[0])
-    projections = weights[f"{name}.qkv.weight"].reshape(3, width, width)
-    q, k, v = ([matrix @ row for row in rows] for matrix in projections)
-    mixed = [linear(weights, f"{name}.combine", attend(query, k, v, heads)) for query in q]
-    rows = [row + m for row, m in zip(rows, mixed, strict=True)]
+    q, k, v = ([matrix @ row for row in rows] for matrix in weights[f"{name}.qkv.weight"].reshape(3, width, width))
+    mixed = [attend(query, k, v, heads, away[i] if away else None) for i, query in enumerate(q)]
+    return [row + linear(weights, f"{name}.combine", m) for row, m in zip(rows, mixed, strict=True)]
+
+
+def feed_forward(weights: Weights, name: str, row: Vector) -> Vector:
+    """Two layers with ReLU between, added to the row."""
+    return row + linear(weights, f"{name}.down", np.maximum(linear(weights, f"{name}.up", row), 0))
+
+
+def encoder_layer(
+    weights: Weights, name: str, rows: Sequence[Vector], heads: int, away: Sequence[Sequence[float]] | None = None
+) -> list[Vector]:
+    rows = self_attention(weights, name, rows, heads, away)
     rows = instance_norm(rows, weights[f"{name}.norm1.weight"], weights[f"{name}.norm1.bias"])
-    hidden = [np.maximum(linear(weights, f"{name}.up", row), 0) for row in rows]
-    rows = [row + linear(weights, f"{name}.down", x) for row, x in zip(rows, hidden, strict=True)]
+    rows = [feed_forward(weights, name, row) for row in rows]
     return instance_norm(rows, weights[f"{name}.norm2.weight"], weights[f"{name}.norm2.bias"])
 
 
@@ -120,8 +140,11 @@ def encode(weights: Weights, config: Any, task: Any) -> list[Vector]:
         rows = [linear(weights, "global_.embed_depot", task.coords[0])]
         for xy, demand in zip(task.coords[1:], task.demand[1:], strict=True):
             rows.append(linear(weights, "global_.embed", np.array([*xy, demand / task.capacity])))
+    away = None
+    if config.distance_bias:  # in units of the mean spacing of the nodes
+        away = [[math.dist(a, b) * math.sqrt(len(task.coords)) for b in task.coords] for a in task.coords]
     for i in range(config.layers):
-        rows = encoder_layer(weights, f"global_.layers.{i}", rows, config.heads)
+        rows = encoder_layer(weights, f"global_.layers.{i}", rows, config.heads, away)
     return rows
 
 
@@ -194,16 +217,9 @@ def tokens(weights: Weights, config: Any, task: Any, chosen: Sequence[int]) -> d
 
 
 def local_layer(weights: Weights, name: str, rows: Sequence[Vector], heads: int) -> list[Vector]:
-    """Self-attention and a feed-forward block, each with a residual and layer normalisation."""
-    width = len(rows[0])
-    projections = weights[f"{name}.attention.in_proj_weight"].reshape(3, width, width)
-    shifts = weights[f"{name}.attention.in_proj_bias"].reshape(3, width)
-    q, k, v = ([matrix @ row + shift for row in rows] for matrix, shift in zip(projections, shifts, strict=True))
-    mixed = [linear(weights, f"{name}.attention.out_proj", attend(query, k, v, heads)) for query in q]
-    rows = [layer_norm(weights, f"{name}.norm1", row + m) for row, m in zip(rows, mixed, strict=True)]
-    hidden = [np.maximum(linear(weights, f"{name}.feed.0", row), 0) for row in rows]
-    fed = [row + linear(weights, f"{name}.feed.2", x) for row, x in zip(rows, hidden, strict=True)]
-    return [layer_norm(weights, f"{name}.norm2", row) for row in fed]
+    """As in the encoder, but with layer normalisation."""
+    rows = [layer_norm(weights, f"{name}.norm1", row) for row in self_attention(weights, name, rows, heads)]
+    return [layer_norm(weights, f"{name}.norm2", feed_forward(weights, name, row)) for row in rows]
 
 
 def layer_norm(weights: Weights, name: str, x: Vector) -> Vector:

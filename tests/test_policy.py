@@ -36,6 +36,7 @@ ABLATIONS = {
     "local only, no layers": {"global_policy": False, "penalty": False},
     "global only": {"local_policy": False, "penalty": False},
     "first stage": {"local_policy": False},
+    "distance bias": {"distance_bias": True, "heads": 4},
     "depot polar": {"depot": "polar"},
     "depot euclidean": {"depot": "polar", "coordinates": "euclidean"},
 }
@@ -86,7 +87,7 @@ def test_encoder_layer(heads: int) -> None:
     assert layer.qkv.bias is None
     weights = {f"l.{name}": value for name, value in weights_of(layer).items()}
     for real, sizes in ((None, (9, 9)), (torch.arange(9) < torch.tensor([[9], [5]]), (9, 5))):
-        out = layer(x, real).detach()
+        out = layer(x, real, None if real is None else real[:, None, None]).detach()
         for b, size in enumerate(sizes):
             expected = naive.encoder_layer(weights, "l", list(x[b, :size].double().numpy()), heads)
             np.testing.assert_allclose(out[b, :size], expected, atol=2e-5)
@@ -211,7 +212,9 @@ def test_nearest_handles_points_on_top_of_each_other() -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_logits_equal_the_naive_ones(name: str, problem: str) -> None:
-    policy = random_policy(small_config(problem, width=16, heads=2, layers=1, **ABLATIONS[name]), scale=1.3)
+    policy = random_policy(
+        small_config(problem, **{"width": 16, "heads": 2, "layers": 1, **ABLATIONS[name]}), scale=1.3
+    )
     rng = np.random.default_rng(len(name))
     for n, kind in ((4, "uniform"), (13, "lattice"), (55, "clustered")):  # fewer, some and more than K valid nodes
         task = random_task(rng, problem, n, kind)
@@ -269,7 +272,7 @@ def test_permuting_nodes_permutes_the_logits(problem: str) -> None:
         torch.testing.assert_close(behind, before[order], atol=5e-4, rtol=0)
 
 
-@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"], {"depot": "polar"}])
+@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"], {"depot": "polar"}, {"distance_bias": True}])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_padding_does_not_change_the_logits(problem: str, changes: dict) -> None:
     policy = random_policy(small_config(problem, **changes), scale=1.5)

@@ -54,9 +54,15 @@ def _parse_config(path: Path, metadata: Mapping[str, str]) -> PolicyConfig:
         raise ValueError(f"{path}: config is missing from the file's metadata")
     try:
         values = json.loads(metadata["config"])
+        if not isinstance(values, dict):
+            raise ValueError(f"config is {values!r}, must be an object")
         unknown = set(values) - {field.name for field in fields(PolicyConfig)}
         if unknown:
             raise ValueError(f"config has the unknown field {min(unknown)!r}")
+        usual = asdict(PolicyConfig("tsp"))
+        for name, value in values.items():
+            if type(value) is not type(usual[name]) and not (type(value) is int and type(usual[name]) is float):
+                raise ValueError(f"{name} is {value!r}, must be of type {type(usual[name]).__name__}")
         return PolicyConfig(**values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -104,7 +110,8 @@ def _read_official(source: Path) -> dict[str, Tensor]:
     try:
         content: Any = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds, from pickle, zip and its own
-        raise ValueError(f"{source}: not a checkpoint that loads safely ({str(error).splitlines()[0]})") from None
+        reason = str(error).splitlines() or [type(error).__name__]
+        raise ValueError(f"{source}: not a checkpoint that loads safely ({reason[0]})") from None
     state = content.get("model_state_dict", content) if isinstance(content, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{source}: model_state_dict is missing")

@@ -26,8 +26,8 @@ from torch import Tensor
 from elg.policy import Cache, LocalPolicy, Policy, PolicyConfig, split_heads
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
 
+LANES = 8  # nodes and tokens are padded to a multiple of this, so that vector loops have no rest
 LIST_LIMIT = 1024  # longest presorted neighbour list; beyond it the kernel searches all nodes
 CLOSED = np.float32(-1e30)  # a finite minus infinity, safe for compilers that assume there are no infinities
 UNDERFLOW = np.float32(1e-25)  # a glimpse whose weights sum to less is recomputed without the tables
@@ -41,29 +41,25 @@ class GlobalTables(NamedTuple):
     query_last: Floats  # (N, H, d), scaled by 1 / sqrt(d)
     query_load: Floats  # (H, d) CVRP: what a full load adds to the query; zeros in TSP
     keys: Floats  # (H, d, N)
-    values: Floats  # (H, N, d)
+    values: Floats  # (H, d, N), d even
     slope: Floats  # (H, N) query_load . keys - row maximum
     readout: Floats  # (H * d, N) combine and node embeddings folded: glimpse @ readout + offset = u_global
     offset: Floats  # (N,)
 
 
 class LocalTables(NamedTuple):
-    """The local policy folded into tables; T = K tokens, or 1 + K with a depot. The same for every task."""
+    """The local policy folded into tables; T = K tokens, or 1 + K with a depot, padded. The same for every task."""
 
     attend: Floats  # (H, 3) what a feature adds to a head's attention score
     attend_rank: Floats  # (H, T)
-    feature: Floats  # (3, E) the rows of W
-    rank: Floats  # (T, E) b + PE(rank), or the depot's own vector
-    mix: Floats  # (H * E, E) value and combine folded: pooled tokens -> h~_c, over sqrt(E)
-    mix_offset: Floats  # (E,)
-    rank_readout: Floats  # (E, T) the transpose of rank
+    readout: Floats  # (H * (T + 4), T + 4) from the weights of tokens, features and 1 to u_local: see _attend
 
 
 class Plane(NamedTuple):
     """One task's geometry: presorted neighbour lists (the depot is in none) and what the local policy sees there."""
 
     coords: NDArray[np.float64]  # (N, 2)
-    order: Ints  # (N, W) nodes by distance
+    order: NDArray[np.uint32]  # (N, W) nodes by distance
     rho: Floats  # (N, W)
     first: Floats  # (N, W) rho, or dx in the Euclidean ablation: divided by the radius
     second: Floats  # (N, W) theta, or dy: divided by the radius only in the Euclidean ablation
@@ -99,6 +95,11 @@ def numpy32(x: Tensor) -> Floats:
     return np.ascontiguousarray(x.detach().cpu().float().numpy())
 
 
+def pad_nodes(x: Tensor) -> Tensor:
+    """The last axis, padded with zeros to a multiple of LANES."""
+    return torch.nn.functional.pad(x, (0, -x.shape[-1] % LANES))
+
+
 def global_tables(policy: Policy, cache: Cache, with_table: bool) -> list[GlobalTables]:
     """The tables of each task of an encoded, unpadded batch."""
     net, batch = policy.global_, cache.batch.coords.shape[0]
@@ -113,24 +114,29 @@ def global_tables(policy: Policy, cache: Cache, with_table: bool) -> list[Global
     last = cache.query_last * scale
     load = (last.new_zeros(heads * d) if net.query_load is None else net.query_load.weight[:, 0] * scale).view(heads, d)
     keys = cache.keys.transpose(2, 3)  # (B, H, d, N)
+    values = torch.nn.functional.pad(cache.values.transpose(2, 3), (0, 0, 0, d % 2))
     slope = (load[:, None] @ keys).squeeze(2)
     slope = slope - slope.amax(-1, keepdim=True)  # a factor common to all nodes, which keeps exp() in range
     first_, last_ = (numpy32(x.unflatten(2, (heads, d))) for x in (first, last))
     table = _last_table(split_heads(last, heads), keys) if with_table else np.zeros((batch, 0, 0, 0), np.float32)
-    per_task = (keys, cache.values, slope, cache.readout.transpose(1, 2), cache.offset)
-    keys_, values, slope_, readout, offset = map(numpy32, per_task)
+    per_task = (keys, values, slope, cache.readout.transpose(1, 2), cache.offset)
+    keys_, values_, slope_, readout, offset = (numpy32(pad_nodes(x)) for x in per_task)
     load_ = numpy32(load)
     return [
-        GlobalTables(table[i], first_[i], last_[i], load_, keys_[i], values[i], slope_[i], readout[i], offset[i])
+        GlobalTables(table[i], first_[i], last_[i], load_, keys_[i], values_[i], slope_[i], readout[i], offset[i])
         for i in range(batch)
     ]
 
 
 def _last_table(query: Tensor, keys: Tensor) -> Floats:
-    """exp(q_last.k - row maximum) as (B, N, H, N)."""
-    score = (query @ keys).transpose(1, 2).contiguous()
-    score -= score.amax(-1, keepdim=True)
-    return numpy32(score.exp_())
+    """exp(q_last.k - row maximum) as (B, N, H, padded N)."""
+    b, h, n, _ = query.shape
+    out = np.zeros((b, n, h, n + -n % LANES), np.float32)  # numpy asks for huge pages, which random rows need
+    for i in range(b):
+        score = query[i] @ keys[i]
+        score -= score.amax(-1, keepdim=True)
+        torch.from_numpy(out[i])[:, :, :n] = score.exp_().transpose(0, 1)
+    return out
 
 
 def local_tables(policy: Policy) -> LocalTables:
@@ -143,19 +149,24 @@ def local_tables(policy: Policy) -> LocalTables:
         rank = torch.cat([net.pe[:1] + net.depot, rank[1:]])
     feature = torch.zeros(3, width, device=rank.device)
     feature[: net.embed.in_features] = net.embed.weight.T
-    # h~_c = combine(concat_h(Wv_h pooled_h)): one (H * E, E) matrix acts on the pooled tokens of all heads.
+    # h~_c = combine(concat_h(Wv_h pooled_h)): linear in the pooled tokens of each head, and these in the weights.
     value = net.value.weight.view(heads, -1, width)  # (H, f, E)
     combine = net.combine.weight.view(width, heads, -1)  # (E, H, f)
-    mix = torch.einsum("hfe,ohf->heo", value, combine).reshape(heads * width, width) / math.sqrt(width)
-    parts = (folded @ feature.T, folded @ rank.T, feature, rank, mix, net.combine.bias / math.sqrt(width), rank.T)
-    return LocalTables(*map(numpy32, parts))
+    mix = torch.einsum("hfe,ohf->heo", value, combine) / math.sqrt(width)
+    tokens = len(rank) + -len(rank) % LANES
+    rank = torch.nn.functional.pad(rank, (0, 0, 0, tokens - len(rank)))
+    basis = torch.cat([rank, feature, torch.zeros(1, width)])  # (T + 4, E)
+    summary = basis @ mix  # (H, T + 4, E)
+    summary[0, -1] = net.combine.bias / math.sqrt(width)
+    readout = summary.flatten(0, 1) @ basis.T
+    return LocalTables(numpy32(folded @ feature.T), numpy32(folded @ rank.T), numpy32(readout))
 
 
 def plane(coords: NDArray[np.float64], has_depot: bool, euclidean: bool) -> Plane:
     """Presorted neighbour lists of one task's nodes (N, 2)."""
     n, lowest = len(coords), int(has_depot)
     width = min(n - lowest, LIST_LIMIT)
-    order = np.empty((n, width), np.int32)
+    order = np.empty((n, width), np.uint32)
     rho, first, second = (np.empty((n, width), np.float32) for _ in range(3))
     for begin in range(0, n, 512):  # rows in chunks: the whole N x N matrix of doubles would not always fit
         rows = slice(begin, min(begin + 512, n))
@@ -217,23 +228,23 @@ def _maximum(row):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST)
-def _multiply(a, b, out):  # type: ignore[no-untyped-def]
-    """out = a * b; the sum of out."""
+def _multiply(first, r, last, c, h, rows, i):  # type: ignore[no-untyped-def]
+    """rows[i] = first[r, h] * last[c, h]; their sum. Whole arrays and indices: views would be counted atomically."""
     total = np.float32(0.0)
-    for i in range(a.shape[0]):
-        w = a[i] * b[i]
-        out[i] = w
+    for n in range(rows.shape[1]):
+        w = first[r, h, n] * last[c, h, n]
+        rows[i, n] = w
         total += w
     return total
 
 
 @njit(fastmath=FAST)
-def _multiply_load(a, slope, load, is_open, out):  # type: ignore[no-untyped-def]
-    """out = a * exp(load * slope) where open; the sum of out."""
+def _multiply_load(last, c, h, slope, load, is_open, r, rows, i):  # type: ignore[no-untyped-def]
+    """rows[i] = last[c, h] * exp(load * slope[h]) where open; their sum."""
     total = np.float32(0.0)
-    for i in range(a.shape[0]):
-        w = a[i] * _exp(load * slope[i]) * is_open[i]
-        out[i] = w
+    for n in range(rows.shape[1]):
+        w = last[c, h, n] * _exp(load * slope[h, n]) * is_open[r, n]
+        rows[i, n] = w
         total += w
     return total
 
@@ -261,7 +272,7 @@ def _recompute(tables, h, query, is_open, out):  # type: ignore[no-untyped-def]
     return _exponentials(out, is_open)
 
 
-@njit(nogil=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def _query(tables, h, first, current, load, out):  # type: ignore[no-untyped-def]
     for j in range(out.shape[0]):
         out[j] = tables.query_last[current, h, j] + load * tables.query_load[h, j]
@@ -269,37 +280,59 @@ def _query(tables, h, first, current, load, out):  # type: ignore[no-untyped-def
             out[j] += tables.query_first[first, h, j]
 
 
+@njit(fastmath=FAST)
+def _four_by_two(rows, values, h, j, out):  # type: ignore[no-untyped-def]
+    """out[:, j : j + 2] = rows . values[h, j : j + 2]: 8 sums in registers share the loads, at BLAS speed."""
+    a0, a1, b0, b1 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+    c0, c1, d0, d1 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+    for n in range(rows.shape[1]):
+        x, y = values[h, j, n], values[h, j + 1, n]
+        a0 += rows[0, n] * x
+        a1 += rows[0, n] * y
+        b0 += rows[1, n] * x
+        b1 += rows[1, n] * y
+        c0 += rows[2, n] * x
+        c1 += rows[2, n] * y
+        d0 += rows[3, n] * x
+        d1 += rows[3, n] * y
+    out[0, j], out[0, j + 1], out[1, j], out[1, j + 1] = a0, a1, b0, b1
+    out[2, j], out[2, j + 1], out[3, j], out[3, j + 1] = c0, c1, d0, d1
+
+
 @njit(nogil=True, fastmath=FAST)
-def _global_scores(tables, masked_first, first, current, load, is_open, weights, glimpse, scores):  # type: ignore[no-untyped-def]
-    """u_global of a block of R rollouts into scores (R, N). masked_first (R, H, N) has exp(q_first.k) of open nodes."""
-    rollouts = current.shape[0]
-    heads, d = tables.query_load.shape
-    part = np.empty((rollouts, d), np.float32)
-    queries = np.empty((rollouts, d), np.float32)
-    total = np.empty(rollouts, np.float32)
-    for h in range(heads):
-        for r in range(rollouts):
-            _query(tables, h, first[r], current[r], load[r], queries[r])
-        if tables.last.shape[0] == 0:
-            np.dot(queries, tables.keys[h], weights)
-        for r in range(rollouts):
-            if tables.last.shape[0] == 0:
-                total[r] = _exponentials(weights[r], is_open[r])
-            elif masked_first.shape[0] > 0:
-                total[r] = _multiply(masked_first[r, h], tables.last[current[r], h], weights[r])
-            else:
-                total[r] = _multiply_load(tables.last[current[r], h], tables.slope[h], load[r], is_open[r], weights[r])
-            if total[r] < UNDERFLOW:
-                total[r] = _recompute(tables, h, queries[r], is_open[r], weights[r])
-        np.dot(weights, tables.values[h], part)
-        for r in range(rollouts):
-            inverse = np.float32(1.0) / total[r]
-            for j in range(d):
-                glimpse[r, h * d + j] = part[r, j] * inverse
-    np.dot(glimpse, tables.readout, scores)
-    for r in range(rollouts):
-        for n in range(scores.shape[1]):
-            scores[r, n] += tables.offset[n]
+def _weigh_again(tables, h, first, current, load, is_open, out):  # type: ignore[no-untyped-def]
+    query = np.empty(tables.query_load.shape[1], np.float32)
+    _query(tables, h, first, current, load, query)
+    return _recompute(tables, h, query, is_open, out)
+
+
+@njit(nogil=True, fastmath=FAST)
+def _glimpse(tables, masked_first, first, current, load, is_open, rows, out):  # type: ignore[no-untyped-def]
+    """The glimpse of a block of R rollouts into out (at least R, H * d). masked_first (R, H, N) has exp(q_first.k)."""
+    rollouts, d = current.shape[0], tables.query_load.shape[1]
+    total = np.empty(4, np.float32)
+    part = np.empty((4, tables.values.shape[1]), np.float32)
+    last, slope, values = tables.last, tables.slope, tables.values
+    has_table, has_first = last.shape[0] > 0, masked_first.shape[0] > 0
+    for h in range(tables.query_load.shape[0]):
+        for begin in range(0, rollouts, 4):
+            count = min(4, rollouts - begin)
+            for i in range(count):
+                r = begin + i
+                if has_first:
+                    sum_ = _multiply(masked_first, r, last, current[r], h, rows, i)
+                elif has_table:
+                    sum_ = _multiply_load(last, current[r], h, slope, load[r], is_open, r, rows, i)
+                else:
+                    sum_ = np.float32(0.0)
+                if sum_ < UNDERFLOW:
+                    sum_ = _weigh_again(tables, h, first[r], current[r], load[r], is_open[r], rows[i])
+                total[i] = np.float32(1.0) / sum_
+            for j in range(0, part.shape[1], 2):
+                _four_by_two(rows, values, h, j, part)
+            for i in range(count):
+                for j in range(d):
+                    out[begin + i, h * d + j] = part[i, j] * total[i]
 
 
 @njit(nogil=True)
@@ -326,122 +359,155 @@ def _search_all(plane, lowest, current, is_open, count, euclidean, index, rho, f
 
 
 @njit(nogil=True)
-def _neighbours(plane, lowest, current, is_open, count, euclidean, index, rho, first, second):  # type: ignore[no-untyped-def]
-    """The `count` nearest open nodes of `current`, nearest first, with their features; how many there are."""
-    found = 0
-    for j in range(plane.order.shape[1]):
-        if found == count:
-            break
-        n = plane.order[current, j]
-        if is_open[n] > 0:
-            index[found], rho[found] = n, plane.rho[current, j]
-            first[found], second[found] = plane.first[current, j], plane.second[current, j]
-            found += 1
+def _walk(order, current, is_open, r, count, place):  # type: ignore[no-untyped-def]
+    """Places of the `count` nearest open nodes in the list of `current`; how many there are in it."""
+    found, j = 0, 0
+    while found < count and j < order.shape[1]:  # without a branch on is_open, which no processor can predict
+        place[found] = j
+        found += np.int64(is_open[r, order[current, j]])
+        j += 1
+    return found
+
+
+@njit(fastmath=FAST)
+def _attend(local, x, r, absent, out):  # type: ignore[no-untyped-def]
+    """Attention of the context vector over tokens with features x[r] (3, T), absent (T,) 0 or CLOSED.
+
+    Into out[r] (H * (T + 4),), for each head: the weights of the tokens, the mean of each feature, 1.
+    """
+    tokens = x.shape[2]
+    attend, rank = local.attend, local.attend_rank
+    for h in range(attend.shape[0]):
+        at = h * (tokens + 4)
+        top = CLOSED
+        for t in range(tokens):
+            u = (
+                attend[h, 0] * x[r, 0, t]
+                + attend[h, 1] * x[r, 1, t]
+                + attend[h, 2] * x[r, 2, t]
+                + rank[h, t]
+                + absent[t]
+            )
+            out[r, at + t] = u
+        top = _top(out, r, at, tokens)
+        total, s0, s1, s2 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+        for t in range(tokens):
+            w = _exp(out[r, at + t] - top)
+            out[r, at + t] = w
+            total += w
+            s0 += w * x[r, 0, t]
+            s1 += w * x[r, 1, t]
+            s2 += w * x[r, 2, t]
+        inverse = np.float32(1.0) / total
+        for t in range(tokens):
+            out[r, at + t] *= inverse
+        at += tokens
+        out[r, at], out[r, at + 1] = s0 * inverse, s1 * inverse
+        out[r, at + 2], out[r, at + 3] = s2 * inverse, np.float32(1.0)
+
+
+@njit(fastmath=FAST | {"nnan"})
+def _top(rows, r, at, count):  # type: ignore[no-untyped-def]
+    best = CLOSED
+    for i in range(at, at + count):
+        best = max(best, rows[r, i])
+    return best
+
+
+@njit(nogil=True, fastmath=FAST)
+def _see(plane, rule, depot, r, c, load, demand, is_open, opened, place, index, rho, absent, x):  # type: ignore[no-untyped-def]
+    """One rollout's local view: neighbours' indices, rho / radius and features x (3, T); how many neighbours."""
+    shift = 1 if depot else 0
+    count = min(rule.neighbours, opened)
+    found = _walk(plane.order, c, is_open, r, count, place)
     if found < count:
-        found = _search_all(plane, lowest, current, is_open, count, euclidean, index, rho, first, second)
+        found = _search_all(
+            plane, shift, c, is_open[r], count, rule.euclidean, index[r], rho[r], x[r, 0, shift:], x[r, 1, shift:]
+        )
+    else:
+        for t in range(found):
+            j = place[t]
+            index[r, t], rho[r, t] = plane.order[c, j], plane.rho[c, j]
+            x[r, 0, shift + t], x[r, 1, shift + t] = plane.first[c, j], plane.second[c, j]
+    radius = rho[r, found - 1] if found > 0 else np.float32(0.0)
+    inverse = np.float32(1.0) / radius if radius > 0 else np.float32(1.0)
+    for t in range(found):
+        x[r, 0, shift + t] *= inverse
+        rho[r, t] *= inverse
+    for t in range(absent.shape[0]):
+        absent[t] = np.float32(0.0) if shift <= t and t < found + shift else CLOSED
+    if rule.euclidean:
+        for t in range(found):
+            x[r, 1, shift + t] *= inverse
+    if depot:
+        absent[0] = np.float32(0.0) if is_open[r, 0] > 0 else CLOSED
+        share = np.float32(1.0) / np.float32(max(load, 1))
+        for t in range(found):
+            x[r, 2, 1 + t] = np.float32(demand[index[r, t]]) * share
+        if rule.depot_polar:
+            x[r, 0, 0] = plane.depot[c, 1] * inverse
+            x[r, 1, 0] = plane.depot[c, 2] * inverse if rule.euclidean else plane.depot[c, 2]
+            rho[r, rho.shape[1] - 1] = plane.depot[c, 0] * inverse  # the depot's penalty, last
     return found
 
 
 @njit(nogil=True, fastmath=FAST)
-def _pool(local, x, begin, end, weight, pooled):  # type: ignore[no-untyped-def]
-    """Attention of the context vector over tokens begin..end with features x (3, T): pooled tokens (H * E,)."""
-    heads, width = local.attend.shape[0], local.rank.shape[1]
-    for h in range(heads):
-        top = CLOSED
-        for t in range(begin, end):
-            weight[t] = (
-                local.attend[h, 0] * x[0, t] + local.attend[h, 1] * x[1, t] + local.attend[h, 2] * x[2, t]
-                + local.attend_rank[h, t]
-            )  # fmt: skip
-            top = max(top, weight[t])
-        total = np.float32(0.0)
-        for t in range(begin, end):
-            weight[t] = _exp(weight[t] - top)
-            total += weight[t]
-        out = pooled[h * width : (h + 1) * width]
-        out[:] = np.float32(0.0)
-        s0, s1, s2 = np.float32(0.0), np.float32(0.0), np.float32(0.0)
-        for t in range(begin, end):
-            w = weight[t]
-            s0, s1, s2 = s0 + w * x[0, t], s1 + w * x[1, t], s2 + w * x[2, t]
-            for e in range(width):
-                out[e] += w * local.rank[t, e]
-        inverse = np.float32(1.0) / total
-        for e in range(width):
-            out[e] = (out[e] + s0 * local.feature[0, e] + s1 * local.feature[1, e] + s2 * local.feature[2, e]) * inverse
-
-
-@njit(nogil=True, fastmath=FAST)
 def _add_local(local, plane, rule, depot, current, load, demand, is_open, opened, scores, work):  # type: ignore[no-untyped-def]
-    """Penalty and u_local of a block onto scores (R, N), in place. The penalty enters relative to xi: a constant
-    over all nodes changes no probability before tanh is taken, so xi itself is subtracted here too."""
-    x, index, rho, found, weight, pooled, summary, rank_score = work
+    """Penalty relative to xi and u_local of a block onto scores (R, N), in place."""
+    x, index, rho, found, place, absent, weights, out = work
     shift = 1 if depot else 0
+    tokens = x.shape[2]
     for r in range(current.shape[0]):
-        c = current[r]
-        first, second = x[r, 0, shift:], x[r, 1, shift:]
-        count = min(rule.neighbours, opened[r])
-        found[r] = _neighbours(plane, shift, c, is_open[r], count, rule.euclidean, index[r], rho[r], first, second)
-        radius = rho[r, found[r] - 1] if found[r] > 0 else np.float32(0.0)
-        if radius <= 0:
-            radius = np.float32(1.0)
-        for t in range(found[r]):
-            first[t] /= radius
-            rho[r, t] /= radius
-            if rule.euclidean:
-                second[t] /= radius
-            if depot:
-                x[r, 2, 1 + t] = np.float32(demand[index[r, t]]) / np.float32(max(load[r], 1))
-        if depot:
-            x[r, 0, 0], x[r, 1, 0], x[r, 2, 0] = np.float32(0.0), np.float32(0.0), np.float32(0.0)
-            away = np.float32(0.0)
-            if rule.depot_polar:
-                away = plane.depot[c, 0] / radius
-                x[r, 0, 0] = plane.depot[c, 1] / radius
-                x[r, 1, 0] = plane.depot[c, 2] / radius if rule.euclidean else plane.depot[c, 2]
-            if rule.penalty:
-                scores[r, 0] -= away
+        found[r] = _see(
+            plane, rule, depot, r, current[r], load[r], demand, is_open, opened[r], place, index, rho, absent, x
+        )
+        if rule.use_local:
+            _attend(local, x, r, absent, weights)
+    if rule.use_local:
+        np.dot(weights, local.readout, out)
+    else:
+        out[:] = np.float32(0.0)
+    for r in range(current.shape[0]):
+        if rule.use_local:
+            a, b, c = out[r, tokens], out[r, tokens + 1], out[r, tokens + 2]
+            for t in range(tokens):
+                out[r, t] += a * x[r, 0, t] + b * x[r, 1, t] + c * x[r, 2, t]
         if rule.penalty:
-            for n in range(shift, scores.shape[1]):
-                scores[r, n] -= rule.xi
             for t in range(found[r]):
-                scores[r, index[r, t]] += rule.xi - rho[r, t]
-        begin = 0 if not depot or is_open[r, 0] > 0 else 1
-        if begin < found[r] + shift:
-            _pool(local, x[r], begin, found[r] + shift, weight, pooled[r])
-    if not rule.use_local:
-        return
-    np.dot(pooled, local.mix, summary)
-    for r in range(current.shape[0]):
-        for e in range(summary.shape[1]):
-            summary[r, e] += local.mix_offset[e]
-    np.dot(summary, local.rank_readout, rank_score)
-    for r in range(current.shape[0]):
-        a, b, d = np.float32(0.0), np.float32(0.0), np.float32(0.0)
-        for e in range(summary.shape[1]):
-            a += summary[r, e] * local.feature[0, e]
-            b += summary[r, e] * local.feature[1, e]
-            d += summary[r, e] * local.feature[2, e]
+                out[r, shift + t] += rule.xi - rho[r, t]
+            if depot and rule.depot_polar:
+                out[r, 0] -= rho[r, rho.shape[1] - 1]
         if depot:
-            scores[r, 0] += rank_score[r, 0] + a * x[r, 0, 0] + b * x[r, 1, 0] + d * x[r, 2, 0]
+            scores[r, 0] += out[r, 0]
         for t in range(found[r]):
-            s = shift + t
-            scores[r, index[r, t]] += rank_score[r, s] + a * x[r, 0, s] + b * x[r, 1, s] + d * x[r, 2, s]
+            scores[r, index[r, t]] += out[r, shift + t]
 
 
-@njit(nogil=True)
-def _best(row, is_open):  # type: ignore[no-untyped-def]
-    """The open node with the highest score, the lower index among equals. Closes the others in `row`."""
-    for n in range(row.shape[0]):
-        row[n] = row[n] if is_open[n] > 0 else CLOSED
-    top = _maximum(row)
-    for n in range(row.shape[0]):
-        if row[n] == top and is_open[n] > 0:
-            return n
-    for n in range(row.shape[0]):  # not a number anywhere: some open node, never an index out of bounds
-        if is_open[n] > 0:
-            return n
-    return -1
+@njit(fastmath=FAST | {"nnan"})
+def _close(scores, r, base, is_open):  # type: ignore[no-untyped-def]
+    """scores[r] += base where open, CLOSED elsewhere, in place; its maximum."""
+    top = CLOSED
+    for n in range(scores.shape[1]):
+        u = scores[r, n] + base[n]
+        u = u if is_open[r, n] > 0 else CLOSED
+        scores[r, n] = u
+        top = max(top, u)
+    return top
+
+
+@njit
+def _best(scores, r, top, is_open):  # type: ignore[no-untyped-def]
+    """The lowest index with the highest score, without an early exit so that it vectorises."""
+    none = np.int32(scores.shape[1])
+    best = none
+    for n in range(none):
+        best = min(best, np.int32(n) if scores[r, n] == top and is_open[r, n] > 0 else none)
+    if best < none:
+        return np.int64(best)
+    for n in range(none):  # not a number anywhere: some open node, never an index out of bounds
+        if is_open[r, n] > 0:
+            return np.int64(n)
+    return np.int64(-1)
 
 
 @njit(fastmath={"contract"})
@@ -450,9 +516,8 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, fastmath=FAST)
-def _sample(row, is_open, clip, uniform):  # type: ignore[no-untyped-def]
+def _sample(row, best, is_open, clip, uniform):  # type: ignore[no-untyped-def]
     """A node drawn from softmax(clip * tanh(row)) over the open nodes by inverting the distribution at `uniform`."""
-    best = _best(row, is_open)
     top = _tanh(row[best])
     total = np.float32(0.0)
     for n in range(row.shape[0]):
@@ -480,6 +545,17 @@ def _first_factor(tables, starts, is_open, out):  # type: ignore[no-untyped-def]
             out[r, h] = row[0]
 
 
+@njit(nogil=True)
+def _mask(need, units, is_open, r):  # type: ignore[no-untyped-def]
+    """is_open = whether the need of a customer fits into units; how many do. The depot needs more than there is."""
+    count = 0
+    for i in range(need.shape[1]):
+        fits = need[r, i] <= units
+        is_open[r, i] = np.float32(fits)
+        count += fits
+    return count
+
+
 @njit(nogil=True, cache=True)
 def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, actions, control):  # type: ignore[no-untyped-def]
     """Roll out R starts of one task to the end, writing actions (R, T); the number of actions used.
@@ -488,35 +564,43 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
     counts the steps for whoever watches; the rollouts are abandoned once control[1] is not 0.
     """
     rollouts, n = starts.shape[0], plane.coords.shape[0]
+    padded = tables.offset.shape[0]
     depot = demand.shape[0] > 0
     shift = 1 if depot else 0
     heads, d = tables.query_load.shape
-    tokens, width = local.rank.shape
-    unvisited = np.ones((rollouts, n), np.uint8)
-    is_open = np.ones((rollouts, n), np.float32)
+    tokens = local.attend_rank.shape[1]
+    is_open = np.zeros((rollouts, padded), np.float32)
+    is_open[:, :n] = np.float32(1.0)
+    need = np.full((rollouts if depot else 0, padded), capacity + 1)  # demand of who is not served yet
     opened = np.empty(rollouts, np.int64)  # open nodes without the depot
     left = np.empty(rollouts, np.int64)
     current, units = starts.copy(), np.zeros(rollouts, np.int64)
     load = np.zeros(rollouts, np.float32)  # share of the capacity, for the query
     keep_first = tables.last.shape[0] > 0 and not depot
-    masked_first = np.empty((rollouts if keep_first else 0, heads, n), np.float32)
+    masked_first = np.empty((rollouts if keep_first else 0, heads, padded), np.float32)
     if keep_first:
         _first_factor(tables, starts, is_open, masked_first)
     for r in range(rollouts):
         actions[r, 0] = starts[r]
-        unvisited[r, starts[r]], is_open[r, starts[r]] = 0, np.float32(0.0)
+        is_open[r, starts[r]] = np.float32(0.0)
         left[r] = n - shift - 1
-        units[r] = capacity - demand[starts[r]] if depot else 0
+        if depot:
+            units[r] = capacity - demand[starts[r]]
+            need[r, 1:n] = demand[1:]
+            need[r, starts[r]] = capacity + 1
         for h in range(masked_first.shape[1] if keep_first else 0):
             masked_first[r, h, starts[r]] = np.float32(0.0)
-    weights = np.empty((rollouts, n), np.float32)
-    scores = np.zeros((rollouts, n), np.float32)
+    base = tables.offset.copy()
+    if rule.penalty:
+        base[shift:] -= rule.xi
+    rows = np.zeros((4, padded), np.float32)
+    scores = np.zeros((rollouts, padded), np.float32)
     glimpse = np.empty((rollouts, heads * d), np.float32)
     work = (
         np.zeros((rollouts, 3, tokens), np.float32), np.zeros((rollouts, tokens), np.int64),
-        np.zeros((rollouts, tokens), np.float32), np.zeros(rollouts, np.int64), np.empty(tokens, np.float32),
-        np.zeros((rollouts, local.mix.shape[0]), np.float32), np.empty((rollouts, width), np.float32),
-        np.empty((rollouts, tokens), np.float32),
+        np.zeros((rollouts, tokens + 1), np.float32), np.zeros(rollouts, np.int64), np.zeros(tokens + 1, np.int64),
+        np.zeros(tokens, np.float32), np.zeros((rollouts, local.readout.shape[0]), np.float32),
+        np.zeros((rollouts, local.readout.shape[1]), np.float32),
     )  # fmt: skip
     t = 1
     while True:
@@ -524,12 +608,7 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
         for r in range(rollouts):
             if depot:
                 load[r] = np.float32(units[r]) / np.float32(capacity)
-                count = 0
-                for i in range(1, n):
-                    fits = unvisited[r, i] > 0 and demand[i] <= units[r]
-                    is_open[r, i] = np.float32(1.0) if fits else np.float32(0.0)
-                    count += fits
-                opened[r] = count
+                opened[r] = _mask(need, units[r], is_open, r)
                 at_work = current[r] != 0 or left[r] > 0
                 is_open[r, 0] = np.float32(1.0) if current[r] != 0 or left[r] == 0 else np.float32(0.0)
             else:
@@ -539,24 +618,26 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
         if not busy or control[1] != 0:
             return t
         if rule.use_global:
-            _global_scores(tables, masked_first, starts, current, load, is_open, weights, glimpse, scores)
+            _glimpse(tables, masked_first, starts, current, load, is_open, rows, glimpse)
+            np.dot(glimpse, tables.readout, scores)
         else:
             scores[:] = np.float32(0.0)
         if rule.penalty or rule.use_local:
             _add_local(local, plane, rule, depot, current, units, demand, is_open, opened, scores, work)
         for r in range(rollouts):
+            top = _close(scores, r, base, is_open)
+            node = _best(scores, r, top, is_open)
             if uniforms.shape[0] > 0:
-                node = _sample(scores[r], is_open[r], rule.clip, uniforms[r, t])
-            else:
-                node = _best(scores[r], is_open[r])
+                node = _sample(scores[r], node, is_open[r], rule.clip, uniforms[r, t])
             actions[r, t] = node
             current[r] = node
             if depot and node == 0:
                 units[r] = capacity
                 continue
             left[r] -= 1
-            unvisited[r, node], is_open[r, node] = 0, np.float32(0.0)
+            is_open[r, node] = np.float32(0.0)
             if depot:
+                need[r, node] = capacity + 1
                 units[r] -= demand[node]
             for h in range(masked_first.shape[1] if keep_first else 0):
                 masked_first[r, h, node] = np.float32(0.0)

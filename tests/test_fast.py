@@ -179,18 +179,18 @@ def test_tables_that_underflow(problem: str) -> None:
 
 def smallest_sum(policy: Policy, task: Task, start: int) -> float:
     """The smallest sum of a head's weights from the tables along a rollout."""
-    tables = fast.global_tables(policy, policy.encode(make_batch([task])), True)[0]
+    tables, n = fast.global_tables(policy, policy.encode(make_batch([task])), True)[0], len(task.coords)
     walk = decode(policy, [task], [np.array([start])], FAST)[0][0].tolist()
     smallest = np.inf
     for t in range(1, len(walk) - 1):
         _, state = after(policy, task, walk[:t])
         is_open = policy.problem.valid(make_batch([task]), state)[0, 0].numpy()
         if task.demand is None:
-            first = tables.query_first[start][:, None] @ tables.keys  # (H, 1, N)
+            first = tables.query_first[start][:, None] @ tables.keys[:, :, :n]  # (H, 1, N)
             other = np.exp(first - first.max(axis=2, keepdims=True))[:, 0]
         else:
-            other = np.exp(float(state.load) / task.capacity * tables.slope)
-        smallest = min(smallest, (tables.last[walk[t - 1]] * other * is_open).sum(axis=1).min())
+            other = np.exp(float(state.load) / task.capacity * tables.slope[:, :n])
+        smallest = min(smallest, (tables.last[walk[t - 1], :, :n] * other * is_open).sum(axis=1).min())
     return smallest
 
 

@@ -203,7 +203,7 @@ def train_command(
     config: Annotated[
         str, typer.Argument(metavar="CONFIG", help="Name of a config, such as imitate-tsp, or FILE.toml.")
     ],
-    run: Annotated[
+    folder: Annotated[  # not --run: torchrun takes that for an abbreviation of its own options
         Path | None,
         typer.Option(metavar="FOLDER", help="The run's folder; goes on if it is one.", show_default="runs/CONFIG"),
     ] = None,
@@ -240,7 +240,7 @@ def train_command(
 
         if threads:
             torch.set_num_threads(threads)
-        weights = run_training(chosen, run or Path("runs") / Path(config).stem, data, quiet)
+        weights = run_training(chosen, folder or Path("runs") / Path(config).stem, data, quiet)
         print(f"wrote {weights}")
 
 

@@ -79,6 +79,7 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
     import io
 
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     loss, gaps = figure.subplots(1, 2)
@@ -95,7 +96,12 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
             series = [(row["seconds"] / 3600, row[name]) for row in checked]
             gaps.plot(*zip(*series, strict=True), style, color=colour, marker=".", label=f"{run_folder.name}: {name}")
     loss.set(xlabel="hours of training", ylabel="loss (smoothed)", title="Loss")
-    gaps.set(xlabel="hours of training", ylabel="gap %", title="Validation, best of the starts", yscale="log")
+    gaps.set(xlabel="hours of training", ylabel="gap %", title="Validation, best of the starts")
+    if all(min(line.get_ydata()) > 0 for line in gaps.lines):
+        gaps.set_yscale("log")
+        gaps.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        gaps.yaxis.set_major_formatter("{x:g}")
+        gaps.yaxis.set_minor_formatter(NullFormatter())
     for axes in (loss, gaps):
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:

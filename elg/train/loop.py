@@ -234,7 +234,8 @@ def train(config: Config, path: Path, data: Path, report: Report = print) -> Pat
         folder = RunFolder(path, config)
         sets = {name: validation_set(data, config.policy.problem, name) for name in config.validation.sets}
     trainer = Trainer(config, folder, processes)
-    log = RunLog(folder, trainer.progress.step, processes.rank)
+    logged = trainer.progress.step - bool(trainer.progress.row)  # a row that waits for its validation comes again
+    log = RunLog(folder, logged, processes.rank)
     try:
         for row in _rows(trainer, sets):
             log.add(row)

@@ -134,7 +134,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_wrong_override_is_one_line_and_exit_code_2(mistake: str, tmp_path: Path) -> None:
-    done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--run", str(tmp_path / "run"), "--set", mistake])
+    done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--folder", str(tmp_path / "run"), "--set", mistake])
     assert done.exit_code == 2
     assert done.stderr.startswith(f"elg: paper-tsp: {MISTAKES[mistake]}")
     assert done.stderr.count("\n") == 1

@@ -176,5 +176,5 @@ def test_one_batch_is_learned_by_heart(problem: str) -> None:
         (loss / count).backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimiser.step()
-        losses.append(float(loss / count))
+        losses.append((loss / count).item())
     assert min(losses[-10:]) < 0.2 * losses[0]

@@ -2,19 +2,19 @@
 
 import os
 import signal
-import threading
 from pathlib import Path
 
 import naive
 import numpy as np
 import pytest
 from samples import random_policy
-from tiny import NETWORK, fill_validation, simple_labels
+from tiny import NETWORK, fill_validation, simple_label, simple_labels
 
 from elg.decode import DecodeConfig
+from elg.generate import Sample
 from elg.policy import PolicyConfig
-from elg.train import validate
-from elg.train.labels import LabelStore
+from elg.train import labels, validate
+from elg.train.labels import Labelled, LabelStore
 from elg.train.validate import gaps, validation_set
 
 ONE = DecodeConfig(threads=1)
@@ -33,9 +33,9 @@ def greedy_tour(policy, task, start: int) -> list[int]:
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_gaps_equal_an_independent_computation(problem: str) -> None:
     policy = random_policy(PolicyConfig(problem, **NETWORK))
-    labels = simple_labels(problem, [9, 6])
+    known = simple_labels(problem, [9, 6])
     first = {"tsp": ([0, 4, 8], [0, 2, 5]), "cvrp": ([1, 5, 9], [1, 3, 6])}[problem]  # spread over the list of nodes
-    for x, starts, found in zip(labels, first, gaps(policy, labels, 3, ONE), strict=True):
+    for x, starts, found in zip(known, first, gaps(policy, known, 3, ONE), strict=True):
         sample = x.sample
         low, high = sample.coords.min(axis=0), sample.coords.max(axis=0)
         unit = (sample.coords - (low + high) / 2) / (high - low).max() + 0.5
@@ -51,8 +51,8 @@ def test_no_instances_have_no_gaps() -> None:
 
 
 def test_starts_are_limited_by_nodes() -> None:
-    policy, labels = random_policy(PolicyConfig("tsp", **NETWORK)), simple_labels("tsp", [5])
-    assert gaps(policy, labels, 100, ONE) == gaps(policy, labels, 5, ONE)
+    policy, known = random_policy(PolicyConfig("tsp", **NETWORK)), simple_labels("tsp", [5])
+    assert gaps(policy, known, 100, ONE) == gaps(policy, known, 5, ONE)
 
 
 def test_sets_are_made_once_and_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,17 +84,25 @@ def test_a_set_is_apart_from_training_and_the_same_everywhere(tmp_path: Path, mo
     assert not np.array_equal(stream.sample(0).coords, here[0].sample.coords)
 
 
-def test_an_interrupt_while_making_a_set_ends_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("fast_tsp")
-    timer = threading.Timer(0.8, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+def test_an_interrupt_while_making_a_set_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+
+    def interrupted(sample: Sample, seconds: float | None) -> Labelled:
+        made.append(sample)
+        if len(made) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return simple_label(sample)
+
+    monkeypatch.setattr(labels, "label_tsp", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        validation_set(tmp_path, "tsp", "uniform-8-1000")
-    timer.join()
+        validation_set(tmp_path, "tsp", "uniform-8-10")
     out, err = capfd.readouterr()
-    assert out == ""
-    assert err.endswith("labels, stopped\n")
-    assert 0 < len(LabelStore(tmp_path / "val-tsp-uniform-8")) < 1000  # nothing is lost
+    assert (out, err) == ("", "val-tsp-uniform-8: 3 labels, stopped\n")
+    assert len(LabelStore(tmp_path / "val-tsp-uniform-8")) == 3  # nothing is lost
+    assert len(validation_set(tmp_path, "tsp", "uniform-8-10")) == 10
+    assert len(made) == 10
 
 
 def test_time_for_labels_grows_with_size() -> None:

@@ -1,0 +1,490 @@
+"""Runs: resumed after a kill, over several processes, over stages, and every config of the package."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny import NETWORK, OVERRIDES, fill, fill_validation, simple_labels
+from torch import Tensor
+from typer.testing import CliRunner
+
+import elg.cli
+from elg.checkpoint import load_policy, save_policy
+from elg.policy import Policy, PolicyConfig
+from elg.train import loop
+from elg.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
+from elg.train.loop import Trainer, train
+from elg.train.processes import Processes
+from elg.train.run import RunFolder, RunLog, read_log, versions
+from elg.train.validate import Gaps
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def silent(row: object) -> None:
+    pass
+
+
+def rows(run: Path) -> list[dict]:
+    """The log without what depends on the clock."""
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in read_log(run)]
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    """Everything that training changed: parameters, their average, the optimiser's moments."""
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    out = {f"policy.{name}": value for name, value in saved["policy"].items()}
+    out |= {f"average.{name}": value for name, value in saved["average"].items()}
+    for number, state in saved["optimiser"]["state"].items():
+        out |= {f"optimiser.{number}.{name}": value for name, value in state.items()}
+    return out
+
+
+def toml(config: Config, path: Path) -> Path:
+    """The config as a file for the command line."""
+    lines = []
+    for section, values in json.loads(to_json(config)).items():
+        lines += [f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def make_config(tmp_path: Path, method: str, problem: str, steps: int, **train_fields: object) -> Config:
+    """A run of tiny steps on stored labels or random instances, validated now and then."""
+    store = tmp_path / "store"
+    if method == "imitate" and not store.exists():
+        fill(store, simple_labels(problem, [8, 9, 9, 10, 10, 10]))
+    return Config(
+        PolicyConfig(problem, **NETWORK),
+        DataConfig(sizes="10", batch=3, starts=4, labels=(str(store),) if method == "imitate" else ()),
+        TrainConfig(method=method, steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
+        ValidationConfig(("uniform-10-3",), every=10, starts=3),
+    )
+
+
+# --- resuming
+
+
+@pytest.mark.parametrize(
+    ("method", "problem", "fields"),
+    [
+        ("imitate", "tsp", {"ema": 0.9, "global_steps": 10, "schedule": "cosine", "warmup": 5, "clip_norm": 1.0}),
+        ("reinforce", "cvrp", {"optimiser": "adam", "global_steps": 10, "ema": 0.5, "chunk": 2}),
+    ],
+)
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    method: str, problem: str, fields: dict, tmp_path: Path
+) -> None:
+    config = make_config(tmp_path, method, problem, 28, **fields, checkpoint_minutes=0.001)
+    data = fill_validation(tmp_path / "data", problem)
+    train(config, tmp_path / "whole", data, silent)
+
+    run = tmp_path / "killed"
+    file = toml(config, tmp_path / "tiny.toml")
+    command = ["-m", "elg", "train", file, "--folder", run, "--data", data, "--threads", 1, "--quiet"]
+    while not killed([sys.executable, *map(str, command)], run, random.randint(1, 16)):
+        shutil.rmtree(run)  # it was done before we were: once more
+    killed_at = torch.load(run / "checkpoint.pt", weights_only=True)["progress"]["step"]
+    assert 0 < killed_at < 28
+
+    assert train(config, run, data, silent) == run / "best.safetensors"
+    assert rows(run) == rows(tmp_path / "whole"), f"killed at {killed_at}"
+    assert [row["step"] for row in rows(run)] == list(range(1, 29))
+    found, expected = weights(run), weights(tmp_path / "whole")
+    assert set(found) == set(expected)
+    assert all(torch.equal(found[name], value) for name, value in expected.items()), f"killed at {killed_at}"
+    for name in ("best.safetensors", "last.safetensors"):
+        one, two = (load_policy(folder / name).state_dict() for folder in (run, tmp_path / "whole"))
+        assert all(torch.equal(one[key], two[key]) for key in two)
+    assert len(list((run).glob(".*"))) == 0  # nothing half-written is left
+
+
+def killed(command: list[str], run: Path, after: int) -> bool:
+    """Start a session and kill it when it has a checkpoint and that many rows; whether it was still running."""
+    session = subprocess.Popen(command, cwd=ROOT)
+    while session.poll() is None and not ((run / "checkpoint.pt").exists() and len(list(read_log(run))) >= after):
+        time.sleep(0.002)
+    session.send_signal(signal.SIGKILL)
+    assert session.wait() in (0, -signal.SIGKILL)
+    return session.returncode != 0
+
+
+class Killed(BaseException):
+    """Stands for kill -9 at a chosen place."""
+
+
+def test_every_place_of_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While stepping, before and after logging, before, within and after writing a checkpoint, while validating."""
+    config = make_config(tmp_path, "imitate", "tsp", 4, ema=0.9)
+    config = Config(config.policy, config.data, config.train, ValidationConfig(("uniform-10-3",), every=1, starts=2))
+    data = fill_validation(tmp_path / "data", "tsp")
+    train(config, tmp_path / "whole", data, silent)
+
+    def killing(original: Callable, call: int, before: bool) -> Callable:
+        calls = []
+
+        def stand_in(*args, **kwargs):
+            calls.append(1)
+            if len(calls) == call and before:
+                raise Killed
+            result = original(*args, **kwargs)
+            if len(calls) == call:
+                raise Killed
+            return result
+
+        return stand_in
+
+    places = [
+        (Trainer, "step"),
+        (Trainer, "validate"),
+        (RunLog, "add"),
+        (torch, "save"),
+        (os, "replace"),
+        (loop, "save_policy"),
+    ]
+    for place, name in places:
+        for call, before in ((2, False), (3, True)):
+            run = tmp_path / f"{name}-{call}-{before}"
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, killing(getattr(place, name), call, before))
+                with pytest.raises(Killed):
+                    train(config, run, data, silent)
+            train(config, run, data, silent)
+            assert rows(run) == rows(tmp_path / "whole"), run.name
+            found, expected = weights(run), weights(tmp_path / "whole")
+            assert all(torch.equal(found[key], value) for key, value in expected.items()), run.name
+
+
+def test_a_kill_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder(tmp_path, make_config(tmp_path, "reinforce", "tsp", 1))
+    folder.save({"step": 1})
+
+    def half(state: object, file) -> None:
+        file.write(b"half of it")
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", half)
+        with pytest.raises(Killed):
+            folder.save({"step": 2})
+    assert folder.load() == {"step": 1}
+    folder.save({"step": 3})
+    assert folder.load() == {"step": 3}
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_log_line_cut_short_is_passed_over(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, make_config(tmp_path, "reinforce", "tsp", 1))
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    assert [row["step"] for row in read_log(tmp_path)] == [1, 2, 3]
+    folder.cut_log(2)
+    assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_finished_run_can_be_prolonged_but_not_changed(tmp_path: Path) -> None:
+    data = fill_validation(tmp_path / "data", "tsp")
+    run = tmp_path / "run"
+    train(make_config(tmp_path, "reinforce", "tsp", 2), run, data, silent)
+    before = weights(run)
+    train(make_config(tmp_path, "reinforce", "tsp", 2), run, data, silent)
+    assert all(torch.equal(before[name], value) for name, value in weights(run).items())
+    train(make_config(tmp_path, "reinforce", "tsp", 3), run, data, silent)
+    assert [row["step"] for row in rows(run)] == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"config\.json: the run was started with another config"):
+        train(make_config(tmp_path, "reinforce", "tsp", 3, lr=0.5), run, data, silent)
+
+
+def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
+    data, run = fill_validation(tmp_path / "data", "tsp"), tmp_path / "run"
+    train(make_config(tmp_path, "reinforce", "tsp", 1), run, data, silent)
+    assert set(json.loads((run / "versions.json").read_text())) == set(versions())
+    assert json.loads((run / "config.json").read_text())["train"]["seed"] == 0
+    assert list((run / "tensorboard").iterdir())
+    story = "reinforce, 1 steps, 0.00 hours"
+    done = CliRunner().invoke(elg.cli.app, ["info", str(run / "last.safetensors")])
+    assert story in done.stdout
+
+
+# --- several processes
+
+
+@pytest.mark.parametrize(
+    ("method", "problem", "fields"),
+    [
+        ("imitate", "cvrp", {"global_steps": 2, "weight_decay": 0.1}),
+        ("reinforce", "tsp", {"optimiser": "adam", "chunk": 2}),
+    ],
+)
+def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: dict, tmp_path: Path) -> None:
+    config = make_config(tmp_path, method, problem, 4, **fields, lr=1e-4)
+    data = fill_validation(tmp_path / "data", problem)
+    train(config, tmp_path / "one", data, silent)
+    file = toml(config, tmp_path / "tiny.toml")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launch, "-m", "elg", "train", file, "--folder", tmp_path / "two", "--data", data, "--quiet"]
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("one", "two"))
+    moments = one["optimiser"]["state"]
+    assert set(moments) == set(two["optimiser"]["state"])
+    largest = max(float(state["exp_avg"].abs().max()) for state in moments.values())
+    for number, (name, value) in enumerate(one["policy"].items()):
+        mean, square = moments[number]["exp_avg"], moments[number]["exp_avg_sq"]
+        torch.testing.assert_close(two["optimiser"]["state"][number]["exp_avg"], mean, rtol=0, atol=1e-5 * largest)
+        # Adam makes a step of the rate's size from any gradient: one that is only rounding goes either way.
+        real = square.sqrt() > 1e-4 * largest
+        assert not bool(((two["policy"][name] - value).abs()[real] > 1e-5).any()), name
+    for a, b in zip(rows(tmp_path / "one"), rows(tmp_path / "two"), strict=True):
+        assert a == pytest.approx(b, abs=1e-5, rel=1e-5)
+
+
+class Half(Processes):
+    """One of two processes; what they say to each other is done by the test."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.rank, self.count = rank, 2
+
+    def sum(self, values: Tensor) -> Tensor:
+        return values + self.other
+
+
+def test_only_what_no_process_used_stays_without_gradient() -> None:
+    policy = Policy(PolicyConfig("tsp", **NETWORK, local_policy=False))
+    parameters = list(policy.parameters())
+    used = [not name.startswith("local") for name, _ in policy.named_parameters()]
+    for parameter, uses in zip(parameters, used, strict=True):
+        parameter.grad = torch.full_like(parameter, 2.0) if uses else None
+    size = len(parameters) + sum(p.numel() for p in parameters) + 1
+    half = Half(0)
+    half.other = torch.zeros(size)  # a process without instances
+    loss = torch.tensor(3.0)
+    half.sum_gradients(policy, loss)
+    assert loss == 3
+    for parameter, uses in zip(parameters, used, strict=True):
+        assert (parameter.grad is not None) == uses
+        assert not uses or bool((parameter.grad == 2).all())
+    policy.zero_grad(set_to_none=True)  # and the other way round
+    half.other = torch.cat([torch.tensor(used).float(), torch.full((size - len(used),), 5.0)])
+    half.sum_gradients(policy, loss)
+    for parameter, uses in zip(parameters, used, strict=True):
+        assert (parameter.grad is not None) == uses
+        assert not uses or bool((parameter.grad == 5).all())
+
+
+# --- steps
+
+
+def trainer_for(tmp_path: Path, config: Config) -> Trainer:
+    return Trainer(config, RunFolder(tmp_path / "run", config), Processes())
+
+
+def test_optimisers(tmp_path: Path) -> None:
+    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
+        config = make_config(tmp_path, "reinforce", "tsp", 3, optimiser=name, weight_decay=0.3)
+        made = Trainer(config, RunFolder(tmp_path / name, config), Processes()).optimiser
+        assert type(made) is kind
+        assert made.defaults["weight_decay"] == 0.3
+
+
+def test_the_local_policy_rests_until_the_second_stage(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 4, global_steps=2, weight_decay=0.1, optimiser="adam")
+    trainer = trainer_for(tmp_path, config)
+    first = {name: value.clone() for name, value in trainer.policy.state_dict().items()}
+    moved = []
+    for _ in range(4):
+        trainer.step()
+        now = trainer.policy.state_dict()
+        moved.append({name.split(".")[0] for name, value in now.items() if not torch.equal(value, first[name])})
+        first = {name: value.clone() for name, value in now.items()}
+    assert moved == [{"global_"}, {"global_"}, {"global_", "local"}, {"global_", "local"}]
+    assert trainer.policy.config.local_policy
+    state = trainer.optimiser.state_dict()["state"]
+    assert {int(value["step"]) for value in state.values()} == {2}  # a fresh optimiser for the second stage
+
+
+def test_averaged_weights_by_hand(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, make_config(tmp_path, "imitate", "tsp", 3, ema=0.15))
+    name = "global_.embed.weight"
+    expected = trainer.policy.state_dict()[name].clone()
+    for decay in (0.1, 0.15, 0.15):  # min(ema, (step + 1) / (step + 10))
+        trainer.step()
+        expected = decay * expected + (1 - decay) * trainer.policy.state_dict()[name]
+    torch.testing.assert_close(trainer.averaged().state_dict()[name], expected)
+    assert not torch.equal(trainer.averaged().state_dict()[name], trainer.policy.state_dict()[name])
+
+
+def test_states_take_a_share_of_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(tmp_path, "imitate", "tsp", 3)
+    config = Config(config.policy, DataConfig(batch=3, starts=2, states=4, labels=config.data.labels), config.train)
+    seen = []
+    original = loop.imitation_loss
+    monkeypatch.setattr(
+        loop, "imitation_loss", lambda p, lesson, steps: seen.append(steps) or original(p, lesson, steps)
+    )
+    trainer = trainer_for(tmp_path, config)
+    for _ in range(3):
+        assert np.isfinite(trainer.step()["loss"])
+    assert [len(steps) for steps in seen] == [4, 4, 4]
+    assert len({tuple(steps.tolist()) for steps in seen}) > 1
+    assert all(min(steps) >= 1 and max(steps) <= 9 for steps in seen)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_before_the_weights_are_spoiled(tmp_path: Path) -> None:
+    trainer = trainer_for(tmp_path, make_config(tmp_path, "imitate", "tsp", 3))
+    with torch.no_grad():
+        trainer.policy.global_.embed.weight[0, 0] = torch.nan
+    before = trainer.policy.global_.key.weight.clone()
+    with pytest.raises(ValueError, match=r"the loss is nan at step 0; try a lower train\.lr"):
+        trainer.step()
+    assert torch.equal(trainer.policy.global_.key.weight, before)
+
+
+def test_training_starts_from_given_weights(tmp_path: Path) -> None:
+    policy = Policy(PolicyConfig("tsp", **NETWORK, local_policy=False))
+    file = tmp_path / "init.safetensors"
+    save_policy(file, policy, "random", torch.float32)
+    config = make_config(tmp_path, "reinforce", "tsp", 3, init=str(file))
+    trainer = trainer_for(tmp_path, config)
+    assert trainer.policy.config.local_policy  # a stage may switch it on
+    assert all(torch.equal(value, policy.state_dict()[name]) for name, value in trainer.policy.state_dict().items())
+    trainer.step()
+    trainer.save()
+    file.unlink()  # going on does not need it
+    assert Trainer(config, RunFolder(tmp_path / "run", config), Processes()).progress.step == 1
+
+
+def test_given_weights_must_fit_the_config(tmp_path: Path) -> None:
+    file = tmp_path / "init.safetensors"
+    save_policy(file, Policy(PolicyConfig("tsp", **{**NETWORK, "hidden": 32})), "random")
+    with pytest.raises(ValueError, match=r"init\.safetensors: its policy\.hidden is 32, that of the config is 16"):
+        trainer_for(tmp_path, make_config(tmp_path, "reinforce", "tsp", 3, init=str(file)))
+    with pytest.raises(ValueError, match="problem is 'tsp'"):
+        trainer_for(tmp_path / "other", make_config(tmp_path, "reinforce", "cvrp", 3, init=str(file)))
+
+
+def test_the_adaptive_scheduler_draws_by_the_last_gaps(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 3)
+    data = DataConfig(sizes="10", batch=2, distribution="adaptive")
+    sets = ValidationConfig(("uniform-10-2", "cluster-10-2", "mixture-10-2"))
+    trainer = trainer_for(tmp_path, Config(config.policy, data, config.train, sets))
+    rng = np.random.default_rng(0)
+    even = [trainer._distribution(rng) for _ in range(600)]
+    assert all(160 < even.count(name) < 240 for name in ("uniform", "cluster", "mixture"))
+    trainer.progress.gaps = (0.0, 100 * np.log(8.0), 0.0)  # percent: 8 times as likely as the others
+    drawn = [trainer._distribution(rng) for _ in range(600)]
+    assert 440 < drawn.count("cluster") < 520
+
+
+# --- validation
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
+    """Validations find these gaps, one after the other."""
+    found = iter(values)
+    monkeypatch.setattr(loop, "gaps", lambda policy, labels, *rest: [Gaps(next(found), 50.0)])
+
+
+def test_the_best_weights_are_kept_and_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, run = fill_validation(tmp_path / "data", "tsp", count=1), tmp_path / "run"
+    config = make_config(tmp_path, "imitate", "tsp", 20, checkpoint_minutes=60)
+    sets = ValidationConfig(("uniform-10-1",), every=1, patience=2)
+    config = Config(config.policy, config.data, config.train, sets)
+    scripted(monkeypatch, [5.0, 3.0, 4.0, 3.0])
+    kept = []
+    original = Trainer.save_weights
+
+    def record(trainer: Trainer, name: str) -> None:
+        original(trainer, name)
+        kept.append((trainer.progress.step, name))
+
+    monkeypatch.setattr(Trainer, "save_weights", record)
+    assert train(config, run, data, silent) == run / "best.safetensors"
+    assert [(step, name) for step, name in kept if name == "best"] == [(1, "best"), (2, "best")]
+    assert [row["uniform-10-1"] for row in rows(run)] == [5.0, 3.0, 4.0, 3.0]
+    progress = torch.load(run / "checkpoint.pt", weights_only=True)["progress"]  # the end is kept, though not yet due
+    assert (progress["step"], progress["best"], progress["stale"]) == (4, 3.0, 2)
+    train(config, run, data, silent)  # nothing more to do
+    assert len(rows(run)) == 4
+
+
+def test_the_last_set_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 2)
+    trainer = trainer_for(tmp_path, config)
+    labels = simple_labels("tsp", [10])
+    scripted(monkeypatch, [1.0, 9.0, 2.0, 8.0])
+    assert trainer.validate({"a": labels, "b": labels}) == {"a": 1.0, "b": 9.0, "a/single": 50.0, "b/single": 50.0}
+    trainer.validate({"a": labels, "b": labels})
+    assert (trainer.progress.best, trainer.progress.stale, trainer.progress.gaps) == (8.0, 0, (2.0, 8.0))
+
+
+def test_processes_share_the_validation(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 2)
+    trainer, labels = trainer_for(tmp_path, config), simple_labels("tsp", [10, 10, 10])
+    whole = trainer._mean_gaps(trainer.policy, labels)
+    halves = [Half(rank) for rank in (0, 1)]
+    for half in halves:
+        half.other = torch.zeros(2, dtype=torch.float64)
+    parts = []
+    for half in halves:
+        trainer.processes = half
+        parts.append(trainer._mean_gaps(trainer.policy, labels))
+    assert sum(part.best for part in parts) == pytest.approx(whole.best)
+    assert sum(part.single for part in parts) == pytest.approx(whole.single)
+
+
+def test_time_decides_without_steps(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 0, minutes=0.004)
+    run = tmp_path / "run"
+    train(config, run, fill_validation(tmp_path / "data", "tsp"), silent)
+    logged = list(read_log(run))
+    assert logged[-1]["done"] == 1
+    assert logged[-1]["seconds"] >= 0.24
+    assert all(row["done"] < 1 for row in logged[:-1])
+    assert "uniform-10-3" in logged[-1]
+
+
+# --- the configs of the package
+
+
+@pytest.mark.parametrize("name", named_configs())
+def test_every_config_trains(name: str, tmp_path: Path) -> None:
+    config = load_config(name)
+    problem, imitates = config.policy.problem, config.train.method == "imitate"
+    sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "train.chunk=1"]
+    sets += ['validation.sets=["uniform-10-2", "cluster-10-2"]', "validation.every=2", "validation.starts=2"]
+    sets += [f"train.global_steps={1 if config.train.global_steps else 0}"]
+    if imitates:
+        sets.append(f"data.labels={fill(tmp_path / 'store', simple_labels(problem, [10, 11, 12]))}")
+    data = fill_validation(tmp_path / "data", problem, ["uniform", "cluster"], count=2)
+    run = tmp_path / "run"
+    arguments = ["train", name, "--folder", run, "--data", data, "--steps", 3, "--threads", 1, "--quiet"]
+    for override in sets:
+        arguments += ["--set", override]
+    done = CliRunner().invoke(elg.cli.app, [str(x) for x in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == f"wrote {run / 'best.safetensors'}\n"
+    assert len(rows(run)) == 3
+    assert all(np.isfinite(row["loss"]) for row in rows(run))
+    assert [bool("cluster-10-2" in row) for row in rows(run)] == [False, True, True]
+    trained = load_policy(run / "last.safetensors").config
+    changed = {**NETWORK, "local_policy": config.policy.local_policy}
+    assert vars(trained) == {**vars(config.policy), **changed}

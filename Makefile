@@ -14,7 +14,7 @@ demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.
 	$(BIN)/elg solve examples --plot demo
 
 test: lint  ## style, types and tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -125,7 +125,7 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
 )
 def test_ablations(problem: str, changes: dict) -> None:
     policy = random_policy(small_config(problem, **changes), seed=3, scale=1.5)
-    tasks, starts = mixed_tasks(problem, 6, seed=5, most=45)
+    tasks, starts = mixed_tasks(problem, 4, seed=5, most=45)
     with torch.inference_mode():
         assert differing(policy, tasks, starts) == 0
         assert differing(policy, tasks, starts, seed=2) == 0
@@ -143,7 +143,7 @@ def test_the_paper_network(problem: str) -> None:
 def test_without_the_table(problem: str) -> None:
     """So little memory that the glimpse is computed from queries and keys."""
     policy = random_policy(small_config(problem), seed=3, scale=2.0)
-    tasks, starts = mixed_tasks(problem, 8, seed=7, most=70)
+    tasks, starts = mixed_tasks(problem, 6, seed=7, most=60)
     with torch.inference_mode():
         assert differing(policy, tasks, starts, NO_TABLE) == 0
         assert differing(policy, tasks, starts, NO_TABLE, seed=3) == 0
@@ -156,7 +156,7 @@ def test_short_neighbour_lists(problem: str, limit: int, coordinates: str, monke
     """Where the presorted list runs out, the search over all nodes finds the same neighbours, also among ties."""
     monkeypatch.setattr(fast, "LIST_LIMIT", limit)
     policy = random_policy(small_config(problem, neighbours=6, coordinates=coordinates), seed=3, scale=2.0)
-    tasks, starts = mixed_tasks(problem, 6, seed=8, most=60)
+    tasks, starts = mixed_tasks(problem, 5, seed=8, most=45)
     with torch.inference_mode():
         assert differing(policy, tasks, starts) == 0
 
@@ -170,7 +170,7 @@ def test_tables_that_underflow(problem: str) -> None:
         for layer in (net.query_last, net.query_first, net.query_load):
             if layer is not None:
                 layer.weight.mul_(40)
-    tasks, starts = mixed_tasks(problem, 8, seed=9, most=60)
+    tasks, starts = mixed_tasks(problem, 6, seed=9, most=50)
     with torch.inference_mode():
         assert differing(policy, tasks, starts) == 0
         assert differing(policy, tasks, starts, seed=4) == 0
@@ -248,10 +248,10 @@ def test_supports() -> None:
 
 
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
-    x = np.linspace(-86, 87, 20001).astype(np.float32)
+    x = np.linspace(-86, 87, 2001).astype(np.float32)
     found = np.array([fast._exp(value) for value in x])
     np.testing.assert_allclose(found, np.exp(x.astype(np.float64)), rtol=5e-7)
     assert fast._exp(np.float32(-1e30)) < 1e-37
-    x = np.linspace(-40, 40, 20001).astype(np.float32)
+    x = np.linspace(-40, 40, 2001).astype(np.float32)
     found = np.array([fast._tanh(value) for value in x])
     np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=3e-7)

@@ -62,7 +62,7 @@ class Walk:
 def check(config: PolicyConfig) -> None:
     """ValueError unless the yardstick knows this network: the paper's, with the depot as a token."""
     plain = PolicyConfig(config.problem)
-    for field in ("global_policy", "local_policy", "penalty", "local_layers", "coordinates", "depot"):
+    for field in ("global_policy", "local_policy", "penalty", "local_layers", "coordinates"):
         is_, known = getattr(config, field), getattr(plain, field)
         if is_ != known:
             raise ValueError(f"{field} is {is_!r}, the baseline knows {known!r} only")
@@ -95,13 +95,17 @@ def decode(
 
 def choose(policy: Policy, encoded: Encoded, walk: Walk) -> Tensor:
     """(B, M) the node that the policy likes best, for each rollout."""
+    return probabilities(policy, encoded, walk).argmax(-1)
+
+
+def probabilities(policy: Policy, encoded: Encoded, walk: Walk) -> Tensor:
+    """(B, M, N) of the next node, for each rollout."""
     assert policy.global_ is not None
     distance, angle = look_around(walk)
     u = global_scores(policy.global_, encoded, walk)
     u = u - penalty(policy.config, walk, distance)
     u = u + local_scores(policy.local, walk, distance, angle)
-    probability = (policy.config.clip * u.tanh() + walk.mask).softmax(-1)
-    return probability.argmax(-1)
+    return (policy.config.clip * u.tanh() + walk.mask).softmax(-1)
 
 
 def look_around(walk: Walk) -> tuple[Tensor, Tensor]:
@@ -117,9 +121,7 @@ def look_around(walk: Walk) -> tuple[Tensor, Tensor]:
 
 def encode(net: GlobalPolicy, batch: Batch, first: Tensor) -> Encoded:
     """The encoder's own layers, which both decoders share, and what is computed once from the nodes."""
-    nodes = net.embed_nodes(batch)
-    for layer in net.layers:
-        nodes = layer(nodes, None)
+    nodes = net.embeddings(batch)
     keys, values = (split_heads(project(nodes), net.heads) for project in (net.key, net.value))
     query_first = None if net.query_first is None else net.query_first(gather_nodes(nodes, first))
     return Encoded(nodes, keys, values, query_first)

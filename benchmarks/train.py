@@ -1,0 +1,257 @@
+"""Training speed: (a) the official training step, written straightforwardly, and (b) ours; and imitation beside them.
+
+    python benchmarks/train.py [--size 100] [--batch 8] [--problems tsp cvrp] [--threads 1] [--json FILE]
+
+A step of REINFORCE in the joint stage on uniform instances, one rollout from each of their N nodes (CVRP: customers),
+the paper's network with random weights:
+
+(a) samples node by node with autograd through all steps. Each step is benchmarks/baseline.py's, which says what it
+    does; the gradient then goes back through all of them at once.
+(b) is elg.train: rollouts from the fast decoder without gradients, their log-probabilities in parallel.
+
+Both have the same loss and end with Adam's step. Imitation is a step of `elg train imitate-*` on the same instances:
+as many of them as make --nodes nodes, 4 walks through each solution. The solution is a random one here: the work is
+the same. Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps after
+a first one that is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import baseline
+import numpy as np
+import torch
+from decode import clock, in_child, peak_memory, say
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from elg.decode import DecodeConfig
+from elg.generate import Sample, generate
+from elg.policy import Policy, PolicyConfig
+from elg.problems import ProblemName, Task, make_batch
+from elg.train.config import TrainConfig
+from elg.train.imitate import imitation_loss, make_lesson
+from elg.train.labels import Labelled, label
+from elg.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
+
+SEED = 0
+WALKS = 4  # of imitation through each solution
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is to be timed."""
+
+    problem: ProblemName
+    size: int  # N: nodes of a TSP, customers of a CVRP
+    batch: int
+    nodes: int  # of a step of imitation
+    threads: int
+    repeat: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a child process measured."""
+
+    seconds: float  # of the best step
+    instances: int  # in it
+    memory: int  # peak of the process in bytes, libraries included
+    libraries: int  # of it, what was there before the first step
+
+    @property
+    def pace(self) -> float:
+        return self.instances / self.seconds
+
+
+@dataclass(frozen=True)
+class Row:
+    """One problem's answer."""
+
+    problem: ProblemName
+    baseline: Timed
+    ours: Timed
+    imitation: Timed
+
+    @property
+    def ratio(self) -> float:
+        return self.ours.pace / self.baseline.pace
+
+
+# --- what is measured ------------------------------------------------------------------------------------------------
+
+
+def make_policy(problem: ProblemName) -> Policy:
+    torch.manual_seed(SEED)
+    return Policy(PolicyConfig(problem)).train()
+
+
+def make_samples(problem: ProblemName, size: int, count: int) -> list[Sample]:
+    rng = np.random.default_rng(SEED)
+    return [generate(rng, problem, size, "uniform") for _ in range(count)]
+
+
+def make_tasks(case: Case) -> list[Task]:
+    return [Task(x.coords, x.demand, x.capacity) for x in make_samples(case.problem, case.size, case.batch)]
+
+
+def some_label(sample: Sample) -> Labelled:
+    """A feasible solution without any thought: nodes in order, a new route when the next customer does not fit."""
+    if sample.demand is None:
+        return label(sample, [range(sample.size)])
+    routes: list[list[int]] = [[]]
+    for node in range(1, sample.size):
+        if sample.demand[[*routes[-1], node]].sum() > (sample.capacity or 0):
+            routes.append([])
+        routes[-1].append(node)
+    return label(sample, routes)
+
+
+def sampled_with_gradients(policy: Policy, tasks: Sequence[Task]) -> tuple[Tensor, Tensor]:
+    """Rollouts (B, M, T) from every node and their log-probabilities (B, M), with autograd through all steps."""
+    batch = make_batch(tasks)
+    n = batch.coords.shape[1]
+    first = torch.arange(policy.problem.has_depot, n).expand(len(tasks), -1)
+    assert policy.global_ is not None
+    encoded = baseline.encode(policy.global_, batch, first)
+    walk = baseline.begin(batch, first)
+    chosen_p = []
+    while not baseline.finished(walk):
+        p = baseline.probabilities(policy, encoded, walk)
+        node = p.detach().flatten(0, 1).multinomial(1).view(first.shape)
+        chosen_p.append(p.gather(2, node[:, :, None]).squeeze(2))
+        baseline.move(walk, node)
+    return walk.chosen, torch.stack(chosen_p, dim=2).log().sum(-1)
+
+
+def baseline_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[Task]) -> None:
+    actions, log_p = sampled_with_gradients(policy, tasks)
+    weight = advantages(policy.problem.length(make_batch(tasks), actions))
+    optimiser.zero_grad(set_to_none=True)
+    (-(weight * log_p).mean()).backward()
+    optimiser.step()
+
+
+def our_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[Task], threads: int) -> None:
+    rngs = [np.random.default_rng([SEED, i]) for i in range(len(tasks))]
+    rollouts = sample_rollouts(policy, tasks, 0, rngs, DecodeConfig(threads=threads))
+    optimiser.zero_grad(set_to_none=True)
+    for batch, actions in pieces(tasks, rollouts, TrainConfig(steps=1).chunk, CPU):
+        (reinforce_loss(policy, batch, actions) / len(tasks)).backward()
+    optimiser.step()
+
+
+def imitation_step(policy: Policy, optimiser: torch.optim.Optimizer, labels: Sequence[Labelled]) -> None:
+    lesson = make_lesson(labels, WALKS, np.random.default_rng(SEED))
+    loss, count = imitation_loss(policy, lesson, torch.arange(1, lesson.actions.shape[2]))
+    optimiser.zero_grad(set_to_none=True)
+    (loss / count).backward()
+    torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+    optimiser.step()
+
+
+def best(case: Case, policy: Policy, instances: int, step: Callable[[torch.optim.Optimizer], None]) -> Timed:
+    """The best of --repeat steps, after one that loads or compiles kernels and fills the optimiser."""
+    torch.set_num_threads(case.threads)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=1e-4, weight_decay=1e-6)
+    libraries = peak_memory()
+    step(optimiser)
+    seconds = min(clock(lambda: step(optimiser))[0] for _ in range(case.repeat))
+    return Timed(seconds, instances, peak_memory(), libraries)
+
+
+def time_baseline(case: Case) -> Timed:
+    policy, tasks = make_policy(case.problem), make_tasks(case)
+    return best(case, policy, case.batch, lambda optimiser: baseline_step(policy, optimiser, tasks))
+
+
+def time_ours(case: Case) -> Timed:
+    policy, tasks = make_policy(case.problem), make_tasks(case)
+    return best(case, policy, case.batch, lambda optimiser: our_step(policy, optimiser, tasks, case.threads))
+
+
+def time_imitation(case: Case) -> Timed:
+    policy, count = make_policy(case.problem), max(1, case.nodes // case.size)
+    labels = [some_label(sample) for sample in make_samples(case.problem, case.size, count)]
+    return best(case, policy, count, lambda optimiser: imitation_step(policy, optimiser, labels))
+
+
+# --- the run ---------------------------------------------------------------------------------------------------------
+
+
+def measure(case: Case) -> Row:
+    timed = []
+    for name, function in (("ours", time_ours), ("imitation", time_imitation), ("official step", time_baseline)):
+        say(f"{case.problem}: {name}")
+        timed.append(in_child(function, case))
+        say(f"{case.problem}: {name} {timed[-1].pace:.2f} instances/s, {timed[-1].memory / 1e6:.0f} MB")
+    return Row(case.problem, timed[2], timed[0], timed[1])
+
+
+def show(rows: Sequence[Row], case: Case) -> None:
+    """The table and how to read it, on stdout."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("problem")
+    for header in ("(a) inst/s", "(b) inst/s", "b / a", "(a) MB", "(b) MB", "b / a", "imitation inst/s", "MB"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.problem,
+            f"{row.baseline.pace:.2f}",
+            f"{row.ours.pace:.2f}",
+            f"{row.ratio:.1f}",
+            f"{row.baseline.memory / 1e6:.0f}",
+            f"{row.ours.memory / 1e6:.0f}",
+            f"{row.ours.memory / row.baseline.memory:.2f}",
+            f"{row.imitation.pace:.1f}",
+            f"{row.imitation.memory / 1e6:.0f}",
+        )
+    console = Console(width=max(110, Console().width))
+    console.print(table)
+    console.print(
+        f"(a) official step, (b) ours: N={case.size}, {case.batch} instances x N rollouts per step. "
+        f"Imitation: {max(1, case.nodes // case.size)} instances x {WALKS} walks per step.\n"
+        f"{case.threads} thread(s) each, best of {case.repeat}. MB: peak of the whole process, of which "
+        f"{max(row.ours.libraries for row in rows) / 1e6:.0f} are libraries and weights.",
+        highlight=False,
+    )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Training speed against the official training step.")
+    parser.add_argument("--size", type=int, default=100, metavar="N")
+    parser.add_argument("--batch", type=int, default=8, help="instances per step of REINFORCE; default 8")
+    parser.add_argument("--nodes", type=int, default=800, help="nodes per step of imitation; default 800")
+    parser.add_argument("--problems", nargs="+", choices=["tsp", "cvrp"], default=["tsp", "cvrp"])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=3, help="steps of each, the best counts; default 3")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
+    options = parser.parse_args(arguments)
+    for name, least in (("size", 3), ("batch", 1), ("nodes", 1), ("threads", 1), ("repeat", 1)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name} is {getattr(options, name)}, must be at least {least}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    if os.getloadavg()[0] > 1:
+        say(f"the machine is busy (load {os.getloadavg()[0]:.1f}): expect slow and uneven figures")
+    common = (options.size, options.batch, options.nodes, options.threads, options.repeat)
+    rows = [measure(Case(problem, *common)) for problem in options.problems]
+    show(rows, Case("tsp", *common))
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

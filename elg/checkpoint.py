@@ -14,7 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elg.files import atomic_write
-from elg.policy import NEIGHBOURS, Policy, PolicyConfig
+from elg.policy import Policy, PolicyConfig
 from elg.problems import ProblemName
 
 SHIPPED = Path(__file__).parent / "weights"
@@ -100,7 +100,11 @@ def import_official(source: Path, target: Path) -> None:
     Only tensors are read (weights_only). The number of heads and K are not in such a file: the paper's are taken.
     """
     state = _read_official(source)
-    policy = _convert(source, state)
+    try:
+        policy = _convert(source, state)
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:  # tensors of other shapes than such a file has
+        line = str(error).splitlines()[0]
+        raise ValueError(line if line.startswith(f"{source}:") else f"{source}: {line}") from None
     save_policy(target, policy, f"imported from a checkpoint of the official ELG code, {source.name}", torch.float32)
 
 
@@ -115,7 +119,7 @@ def _read_official(source: Path) -> dict[str, Tensor]:
     state = content.get("model_state_dict", content) if isinstance(content, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{source}: model_state_dict is missing")
-    return state
+    return {str(name): value for name, value in state.items()}
 
 
 def _convert(source: Path, state: dict[str, Tensor]) -> Policy:
@@ -156,6 +160,8 @@ def _convert(source: Path, state: dict[str, Tensor]) -> Policy:
     has_local = f"{local}.cur_token_emb" in state
     if has_local:
         out["local.context"] = take(f"{local}.cur_token_emb")
+        if problem == "cvrp":  # the official code gives the depot features of 0, so that its token is the bias
+            out["local.depot"] = state[f"{local}.init_emb.bias"].float()
         for mine, name in _LOCAL.items():
             copy(f"local.{mine}", f"{local}.{name}", *(both if mine in ("embed", "combine") else ("weight",)))
     if rest:
@@ -168,13 +174,11 @@ def _official_policy(
 ) -> Policy:
     config = PolicyConfig(
         problem,
-        neighbours=NEIGHBOURS[problem],
         width=tensors["global_.combine.bias"].shape[0],
-        hidden=tensors["global_.layers.0.up.bias"].shape[0] if layers else PolicyConfig(problem).hidden,
+        hidden=tensors["global_.layers.0.up.bias"].shape[0],
         layers=layers,
         local_policy=has_local,
         local_width=tensors["local.context"].shape[0] if has_local else PolicyConfig(problem).local_width,
-        depot="polar",
     )
     policy = Policy(config)
     if not has_local:  # a checkpoint of the first stage: the local policy exists, untrained and switched off

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from elg.solver import Result, SolveConfig
 
 SUFFIXES = (".tsp", ".vrp", ".csv")
+SAY_SECONDS = 5.0  # between lines of progress where there is no terminal for a bar
 
 app = typer.Typer(
     help="A learned vehicle-routing solver for TSP and CVRP.",
@@ -53,6 +55,8 @@ class Outputs:
 
     def prepare(self, files: Sequence[Path]) -> None:
         """Create the folders, and raise ValueError or OSError now for what could not be written after the solving."""
+        if self.plot and self.plot.suffix and not self.plot_is_file and not self.plot.is_dir():
+            raise ValueError(f"{self.plot}: --plot ends in {self.plot.suffix!r}; name a .png or .svg file, or a folder")
         if self.plot_is_file and len(files) > 1:
             raise ValueError(f"{self.plot}: --plot names one picture for {len(files)} problem files; name a folder")
         if self.solutions or (self.plot and not self.plot_is_file):
@@ -141,6 +145,11 @@ def solve_command(
         outputs.prepare(files)
         if weights and not weights.is_file():
             raise ValueError(f"{weights}: --weights names no file")
+        if weights:  # a wrong file is found now, not when the first instance of the other problem comes
+            from elg.checkpoint import load_policy
+
+            for problem in {instance.problem for instance in instances}:
+                load_policy(weights, problem)
 
         from elg.solver import SolveConfig
 
@@ -328,8 +337,14 @@ def _solve_all(
             position, done = f"{i + 1}/{len(files)}", sum(effort[:i])
             progress.update(bar, completed=done, description=f"{position} {instance.name}")
 
-            def advance(fraction: float, done: int = done, share: int = effort[i]) -> None:
+            said = time.monotonic()
+
+            def advance(fraction: float, done: int = done, share: int = effort[i], name: str = instance.name) -> None:
+                nonlocal said
                 progress.update(bar, completed=done + fraction * share)
+                if not show_bar and not quiet and time.monotonic() - said > SAY_SECONDS:
+                    print(f"{name}: {100 * fraction:.0f} %", file=sys.stderr, flush=True)
+                    said = time.monotonic()
 
             results.append(solve(instance, config, advance))
             outputs.write(files, results)
@@ -364,7 +379,7 @@ def _header(file: Path) -> dict[str, str]:
     try:
         with safe_open(file, framework="numpy") as tensors:
             return tensors.metadata() or {}
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise ValueError(f"{file}: not a safetensors file ({error})") from error
 
 

@@ -1,7 +1,7 @@
 """Policy + tasks + starts -> complete rollouts, greedy or sampled, within a memory limit.
 
-`plain` steps through `Policy.scores` in torch and runs on any device with any config. On a CPU, `fast` makes the
-same tours from tables and compiled kernels. Both draw the same uniform numbers, so they also sample the same tours.
+The plain path steps through `Policy.scores` in torch and runs on any device with any config. On a CPU, `elg.fast` makes
+the same tours from tables and compiled kernels. Both draw the same uniform numbers, so they also sample the same tours.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def decode(
         raise ValueError("path is 'fast', but that needs a policy on the CPU and local_layers of 0")
     use_fast = config.path != "plain" and on_cpu and fast.supports(policy.config)
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
+    for task, first in zip(tasks, starts, strict=True):
+        check_starts(task, first)
     uniforms = [_uniforms(task, len(m), own) for task, m, own in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(tasks, starts, on_progress)
     out: list[Actions] = [np.empty((0, 0), np.int32)] * len(tasks)
@@ -91,6 +93,13 @@ def decode(
             for i, actions in zip(chosen, made, strict=True):
                 out[i] = actions
     return out
+
+
+def check_starts(task: Task, starts: NDArray[np.int64]) -> None:
+    """Raise ValueError unless the starts are nodes of the task, and customers in CVRP: the kernels trust them."""
+    low, high = (0 if task.demand is None else 1), len(task.coords) - 1
+    if len(starts) == 0 or starts.min() < low or starts.max() > high:
+        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
 
 
 def longest(task: Task) -> int:
@@ -157,10 +166,12 @@ def _has_table(policy: Policy, n: int, config: DecodeConfig) -> bool:
 
 
 def _fast_bytes(policy: Policy, n: int, config: DecodeConfig) -> float:
-    """Tables of one task: factors of the glimpse twice (torch and numpy), neighbour lists, embeddings."""
+    """Tables of one task: factors of the glimpse (a second copy while they are made), neighbour lists, embeddings."""
     from elg.fast import LIST_LIMIT
 
     table = 2 * _table_bytes(policy, n) if _has_table(policy, n, config) else 0.0
+    if policy.config.distance_bias:  # of the encoder, as large as the table, with a copy
+        table = max(table, 2 * _table_bytes(policy, n))
     return table + 16.0 * n * min(n, LIST_LIMIT) + 40.0 * n * policy.config.width
 
 
@@ -225,7 +236,7 @@ def _stack(pieces: Sequence[Actions]) -> Actions:
 def _trim(actions: Actions) -> Actions:
     """Without the columns in which every rollout (CVRP) only waits at the depot after its last return."""
     last = np.flatnonzero(actions.any(axis=0)).max()
-    return actions[:, : last + 2]
+    return actions[:, : last + 2].copy()  # so that the long array can go
 
 
 # --- fast path -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The CPU fast path: the same rollouts as `decode.plain`, from tables made once per task and compiled kernels.
+"""The CPU fast path: the same rollouts as elg.decode's plain path, from tables made once per task and compiled kernels.
 
 What makes it fast (figures in docs/design.md, measured by benchmarks/decode.py):
 
@@ -63,7 +63,6 @@ class Plane(NamedTuple):
     rho: Floats  # (N, W)
     first: Floats  # (N, W) rho, or dx in the Euclidean ablation: divided by the radius
     second: Floats  # (N, W) theta, or dy: divided by the radius only in the Euclidean ablation
-    depot: Floats  # (N, 3) distance and two features of the depot seen from each node
 
 
 class Rules(NamedTuple):
@@ -76,7 +75,6 @@ class Rules(NamedTuple):
     use_global: bool
     use_local: bool
     euclidean: bool
-    depot_polar: bool
 
 
 def supports(config: PolicyConfig) -> bool:
@@ -87,7 +85,7 @@ def supports(config: PolicyConfig) -> bool:
 def rules(config: PolicyConfig) -> Rules:
     return Rules(
         config.neighbours, config.clip, config.xi, config.penalty, config.global_policy, config.local_policy,
-        config.coordinates == "euclidean", config.depot == "polar",
+        config.coordinates == "euclidean",
     )  # fmt: skip
 
 
@@ -145,7 +143,7 @@ def local_tables(policy: Policy) -> LocalTables:
     query = net.query(net.context).view(heads, 1, -1)
     folded = (query @ net.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
     rank = net.pe + net.embed.bias
-    if net.has_depot and policy.config.depot == "token":
+    if net.has_depot:
         rank = torch.cat([net.pe[:1] + net.depot, rank[1:]])
     feature = torch.zeros(3, width, device=rank.device)
     feature[: net.embed.in_features] = net.embed.weight.T
@@ -174,7 +172,7 @@ def plane(coords: NDArray[np.float64], has_depot: bool, euclidean: bool) -> Plan
         dx, dy = np.moveaxis(coords[order[rows]] - coords[rows, None], 2, 0)
         first[rows] = dx if euclidean else rho[rows]
         second[rows] = dy if euclidean else np.arctan2(dy, dx)
-    return Plane(coords, order, rho, first, second, _depot_view(coords, euclidean))
+    return Plane(coords, order, rho, first, second)
 
 
 def _nearest_rows(
@@ -188,13 +186,6 @@ def _nearest_rows(
         key = np.partition(key, width - 1, axis=1)[:, :width]
     key = np.sort(key, axis=1)
     return key & 0xFFFFFFFF, (key >> 32).astype(np.int32).view(np.float32)
-
-
-def _depot_view(coords: NDArray[np.float64], euclidean: bool) -> Floats:
-    dx, dy = (coords[0] - coords).T
-    distance = np.sqrt(dx * dx + dy * dy)
-    pair = (dx, dy) if euclidean else (distance, np.arctan2(dy, dx))
-    return np.stack([distance, *pair], axis=1).astype(np.float32)
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -444,10 +435,6 @@ def _see(plane, rule, depot, r, c, load, demand, is_open, opened, place, index, 
         share = np.float32(1.0) / np.float32(max(load, 1))
         for t in range(found):
             x[r, 2, 1 + t] = np.float32(demand[index[r, t]]) * share
-        if rule.depot_polar:
-            x[r, 0, 0] = plane.depot[c, 1] * inverse
-            x[r, 1, 0] = plane.depot[c, 2] * inverse if rule.euclidean else plane.depot[c, 2]
-            rho[r, rho.shape[1] - 1] = plane.depot[c, 0] * inverse  # the depot's penalty, last
     return found
 
 
@@ -475,8 +462,6 @@ def _add_local(local, plane, rule, depot, current, load, demand, is_open, opened
         if rule.penalty:
             for t in range(found[r]):
                 out[r, shift + t] += rule.xi - rho[r, t]
-            if depot and rule.depot_polar:
-                out[r, 0] -= rho[r, rho.shape[1] - 1]
         if depot:
             scores[r, 0] += out[r, 0]
         for t in range(found[r]):

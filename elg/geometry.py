@@ -12,7 +12,7 @@ def normalise(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Move and scale points (n, 2) into the unit square, centred, by ONE factor.
 
     One factor keeps the aspect ratio, so that distance and angle keep their meaning for the local policy
-    (method.md, open question 1).
+    (docs/design.md, decision 1).
     """
     low, high = points.min(axis=0), points.max(axis=0)
     side = (high - low).max()

@@ -227,7 +227,7 @@ def _check_coords(it: Instance) -> None:
     if bad.any():
         x, y = it.coords[bad][0]
         raise ValueError(f"COORDS of node {it.labels[bad][0]} are ({x:g}, {y:g}), expected finite numbers")
-    if np.all(it.coords == it.coords[0]):
+    if np.all(it.plane() == it.plane()[0]):
         raise ValueError(f"COORDS of all {it.size} nodes are equal ({it.coords[0, 0]:g}, {it.coords[0, 1]:g})")
     if it.metric is Metric.HAVERSINE:
         for axis, (name, limit) in enumerate((("LAT", 90), ("LON", 360))):

@@ -1,7 +1,7 @@
 """The ELG policy: a global policy that sees the whole instance, a local one that sees the K nearest valid nodes.
 
 The whole network is here with its config. Shapes: B tasks, M rollouts, N nodes, K neighbours, H heads, D width,
-E local width. Equation names are those of docs/method.md of the paper's restatement (see docs/design.md).
+E local width. Equation names are the paper's; what it leaves open is decided in docs/design.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """Everything that decides the network. Each ablation of the paper is one field."""
+    """Everything that decides the network; the paper's ablations are settings of these fields."""
 
     problem: ProblemName
     neighbours: int = 0  # K; 0 takes the paper's value for the problem
@@ -43,7 +43,6 @@ class PolicyConfig:
     local_layers: int = 0  # self-attention layers over the neighbours (the paper's local-only ablation has 3)
     positional: bool = True
     coordinates: Literal["polar", "euclidean"] = "polar"
-    depot: Literal["token", "polar"] = "token"  # "polar" gives the depot distance and angle, as the official code does
 
     def __post_init__(self) -> None:
         if self.problem not in PROBLEMS:
@@ -57,8 +56,10 @@ class PolicyConfig:
             raise ValueError("width must be a multiple of heads, and local_width of local_heads")
         if self.coordinates not in ("polar", "euclidean"):
             raise ValueError(f"coordinates is {self.coordinates!r}, must be polar or euclidean")
-        if self.depot not in ("token", "polar"):
-            raise ValueError(f"depot is {self.depot!r}, must be token or polar")
+        if self.local_layers < 0:
+            raise ValueError(f"local_layers is {self.local_layers}, must not be negative")
+        if not (1 <= self.xi < math.inf and 0 < self.clip < math.inf):
+            raise ValueError(f"xi is {self.xi} and clip is {self.clip}: xi must be at least 1, clip positive")
         if not (self.global_policy or self.local_policy):
             raise ValueError("global_policy and local_policy are both off")
 
@@ -185,11 +186,7 @@ class GlobalPolicy(nn.Module):
         self.combine = nn.Linear(width, width)
 
     def encode(self, batch: Batch) -> Cache:
-        nodes = self.embed_nodes(batch)
-        real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
-        mask = distance_bias(batch, self.heads) if self.distance_bias else None
-        for layer in self.layers:
-            nodes = layer(nodes, real, mask)
+        nodes = self.embeddings(batch)
         scale = 1 / math.sqrt(nodes.shape[2])
         return Cache(
             batch,
@@ -202,12 +199,17 @@ class GlobalPolicy(nn.Module):
             offset=nodes @ self.combine.bias * scale,
         )
 
-    def embed_nodes(self, batch: Batch) -> Tensor:
-        """(B, N, D) linear embeddings; the depot has its own layer."""
+    def embeddings(self, batch: Batch) -> Tensor:
+        """(B, N, D): linear embeddings, the depot's from a layer of its own, and the encoder's layers."""
         features = self.problem.node_features(batch)
-        if self.embed_depot is None:
-            return self.embed(features)
-        return torch.cat([self.embed_depot(features[:, :1, :2]), self.embed(features[:, 1:])], dim=1)
+        nodes = self.embed(features)
+        if self.embed_depot is not None:
+            nodes = torch.cat([self.embed_depot(features[:, :1, :2]), nodes[:, 1:]], dim=1)
+        real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
+        mask = distance_bias(batch, self.heads) if self.distance_bias else None
+        for layer in self.layers:
+            nodes = layer(nodes, real, mask)
+        return nodes
 
     def scores(self, cache: Cache, state: State, valid: Tensor) -> Tensor:
         """u_global = q.k / sqrt(d) as (B, M, N), after one masked attention (the glimpse)."""
@@ -255,7 +257,7 @@ class LocalPolicy(nn.Module):
         self.has_depot = PROBLEMS[config.problem].has_depot
         width = config.local_width
         self.embed = nn.Linear(3 if self.has_depot else 2, width)
-        if self.has_depot and config.depot == "token":
+        if self.has_depot:  # a token without distance or angle: those of a far depot would grow with N
             self.depot = nn.Parameter(torch.empty(width).uniform_(-1, 1))
         self.context = nn.Parameter(torch.empty(width).uniform_(-1, 1))  # h_c
         self.layers = nn.ModuleList(LocalLayer(width, config.local_heads) for _ in range(config.local_layers))
@@ -270,11 +272,9 @@ class LocalPolicy(nn.Module):
         """h_i = W x_i + b + PE(rank i), K or 1 + K per state; absent neighbours have x_i = 0."""
         x = self.features(cache.batch, state, near)
         rank = self.pe[: self.has_depot + x.shape[2]] + self.embed.bias
-        if self.has_depot and self.config.depot == "token":
+        if self.has_depot:
             x = F.pad(x, (0, 0, 1, 0))
             rank = torch.cat([self.pe[:1] + self.depot, rank[1:]])
-        elif self.has_depot:
-            x = torch.cat([depot_features(cache.batch, state, near, self.config), x], dim=2)
         if not self.layers:
             return LinearTokens(x, self.embed.weight, rank)
         h = (x @ self.embed.weight.T + rank).flatten(0, 1)
@@ -352,18 +352,6 @@ def relative_position(
     return torch.stack([rho / radius, theta], dim=-1)
 
 
-def depot_features(batch: Batch, state: State, near: Neighbourhood, config: PolicyConfig) -> Tensor:
-    """(B, M, 1, 3): the depot seen from the current node, as the official code describes it."""
-    offset = (batch.coords[:, None, 0] - gather_nodes(batch.coords, state.current))[:, :, None]  # (B, M, 1, 2)
-    x = relative_position(offset, _depot_distance(batch, state), near.radius, config.coordinates)
-    return F.pad(x, (0, 1))
-
-
-def _depot_distance(batch: Batch, state: State) -> Tensor:
-    offset = batch.coords[:, None, 0] - gather_nodes(batch.coords, state.current)
-    return offset.square().sum(-1, keepdim=True).sqrt().float()  # (B, M, 1)
-
-
 def positional_encoding(length: int, width: int) -> Tensor:
     """(length, width) sinusoids: sines of geometric time scales 1..10,000, then their cosines."""
     scales = torch.exp(torch.arange(width // 2) * (-math.log(10_000.0) / max(width // 2 - 1, 1)))
@@ -404,7 +392,7 @@ class Policy(nn.Module):
         else:
             u = self.global_.scores(cache, state, valid)
         if config.penalty:
-            u = u - self._penalty(cache, state, near, valid)
+            u = u - self._penalty(near, valid)
         if config.local_policy:
             local = self.local.scores(cache, state, near, valid)
             index = near.node
@@ -431,17 +419,13 @@ class Policy(nn.Module):
         chosen = actions[:, :, 1:].flatten(1, 2)
         return log_p.gather(2, chosen[:, :, None]).view(*actions.shape[:2], -1)
 
-    def _penalty(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
+    def _penalty(self, near: Neighbourhood, valid: Tensor) -> Tensor:
         """rho_i / max rho in N_K, xi outside, 0 for the depot token (B, M, N)."""
         inside = torch.where(near.present, near.rho / near.radius, self.config.xi)
         penalty = torch.full(valid.shape, self.config.xi, device=inside.device).scatter(2, near.node, inside)
-        if not self.problem.has_depot:
-            return penalty
-        if self.config.depot == "polar":
-            depot = _depot_distance(cache.batch, state) / near.radius
-        else:
-            depot = torch.zeros_like(penalty[:, :, :1])
-        return torch.cat([depot, penalty[:, :, 1:]], dim=2)
+        if self.problem.has_depot:
+            penalty = torch.cat([torch.zeros_like(penalty[:, :, :1]), penalty[:, :, 1:]], dim=2)
+        return penalty
 
 
 def with_local(policy: Policy, on: bool) -> Policy:

@@ -1,4 +1,4 @@
-"""TSP and CVRP as construction problems: the only place where the two differ.
+"""TSP and CVRP as construction problems: where the two differ.
 
 A solution is built node by node. `Batch` is what is known beforehand, `State` what has been built so far, and each
 problem says which nodes may come next. Everything is a pure function of its arguments; masks are True = allowed.

@@ -16,7 +16,7 @@ from elg.decode import Actions, DecodeConfig, Progress, decode
 from elg.geometry import SYMMETRIES, normalise, symmetry
 from elg.instance import Instance
 from elg.policy import Policy
-from elg.problems import Task
+from elg.problems import ProblemName, Task
 from elg.solution import Solution, gap
 
 MOST_STARTS = 1000  # of a CVRP unless asked for more, as in the paper
@@ -149,6 +149,6 @@ def _policy(instance: Instance, config: SolveConfig) -> Policy:
 
 
 @lru_cache(maxsize=4)
-def _load(path: Path, modified: int, problem: str) -> Policy:
+def _load(path: Path, modified: int, problem: ProblemName) -> Policy:
     """Weights are read once per file and version of it, however many instances are solved."""
-    return load_policy(path, problem)  # type: ignore[arg-type]
+    return load_policy(path, problem)

@@ -200,11 +200,7 @@ def tokens(weights: Weights, config: Any, task: Any, chosen: Sequence[int]) -> d
     near = neighbourhood(task, chosen, config.neighbours)
     out = {}
     if task.demand is not None and 0 in valid_nodes(task, chosen):
-        if config.depot == "token":
-            out[0] = weights["local.depot"]
-        else:
-            seen = position(config, task, chosen, 0, radius(near))
-            out[0] = linear(weights, "local.embed", np.array([*seen, 0.0]))
+        out[0] = weights["local.depot"]
     for node, _ in near:
         x = position(config, task, chosen, node, radius(near))
         if task.demand is not None:
@@ -249,8 +245,7 @@ def penalties(config: Any, task: Any, chosen: Sequence[int]) -> dict[int, float]
     inside = {node: rho / radius(near) for node, rho in near}
     out = {node: inside.get(node, config.xi) for node in valid_nodes(task, chosen)}
     if task.demand is not None and 0 in out:
-        away = math.dist(task.coords[0], task.coords[chosen[-1]])
-        out[0] = away / radius(near) if config.depot == "polar" else 0.0
+        out[0] = 0.0
     return out
 
 

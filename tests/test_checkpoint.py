@@ -30,7 +30,7 @@ Tensors = dict[str, torch.Tensor]
     [
         small_config("tsp"),
         small_config("cvrp"),
-        small_config("cvrp", depot="polar", xi=1.5, penalty=False, positional=False, coordinates="euclidean"),
+        small_config("cvrp", xi=1.5, penalty=False, positional=False, coordinates="euclidean"),
         small_config("tsp", global_policy=False, local_layers=2, neighbours=7),
         PolicyConfig("cvrp", local_policy=False),
     ],
@@ -227,8 +227,9 @@ def official_encoder(w: Mapping[str, np.ndarray], task: Task) -> list[np.ndarray
     return rows
 
 
-def official_probabilities(state: Tensors, task: Task, chosen: Sequence[int], depot: str | None) -> np.ndarray:
-    """Of all nodes. The depot is described by zeros and has no penalty, or if depot="polar" like any other node."""
+def official_probabilities(state: Tensors, task: Task, chosen: Sequence[int]) -> np.ndarray:
+    """Of all nodes. In the official code the depot's distance is set to infinity before the neighbours are taken, and
+    then, as padding, its distance, angle and penalty to 0."""
     w = {name: value.double().numpy() for name, value in state.items()}
     rows, nodes = official_encoder(w, task), naive.valid_nodes(task, chosen)
     tsp = task.demand is None
@@ -245,8 +246,7 @@ def official_probabilities(state: Tensors, task: Task, chosen: Sequence[int], de
     offsets = {node: task.coords[node] - task.coords[chosen[-1]] for node in nodes}
     features = {}
     if 0 in nodes and not tsp:
-        distance = math.hypot(*offsets[0]) / naive.radius(near) if depot == "polar" else 0.0
-        features[0] = [distance, math.atan2(*offsets[0][::-1]) if depot == "polar" else 0.0, 0.0]
+        features[0] = [0.0, 0.0, 0.0]
     for node, rho in near:
         features[node] = [rho / naive.radius(near), math.atan2(*offsets[node][::-1])]
         if not tsp:
@@ -276,7 +276,7 @@ def imported(tmp_path: Path, content: Any) -> Policy:
     return load_policy(tmp_path / "ours.safetensors")
 
 
-def compare(policy: Policy, state: Tensors, depot: str | None) -> None:
+def compare(policy: Policy, state: Tensors) -> None:
     rng = np.random.default_rng(1)
     for n in (5, 14):
         task = random_task(rng, policy.config.problem, n)
@@ -285,7 +285,7 @@ def compare(policy: Policy, state: Tensors, depot: str | None) -> None:
         for steps in (1, 3, n - 2):
             walk = random_walk(rng, task, steps)
             found = policy.logits(*after(policy, task, walk))[0, 0].softmax(-1).detach().numpy()
-            np.testing.assert_allclose(found, official_probabilities(state, task, walk, depot), atol=5e-4)
+            np.testing.assert_allclose(found, official_probabilities(state, task, walk), atol=5e-4)
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -298,20 +298,12 @@ def test_import(problem: str, local: bool, tmp_path: Path) -> None:
     assert (config.problem, config.layers, config.width, config.hidden) == (problem, LAYERS, WIDTH, HIDDEN)
     assert (config.heads, config.local_heads, config.neighbours) == (8, 4, 30 if problem == "tsp" else 40)
     assert config.local_policy == local
-    compare(policy, state, config.depot)
-
-
-@pytest.mark.xfail(strict=True, reason="the official code masks the depot's features with zeros; we import 'polar'")
-def test_import_describes_the_depot_as_the_official_code_does(tmp_path: Path) -> None:
-    """There the depot's distance is set to infinity before the neighbours are taken, and then, as padding, distance,
-    angle and penalty to 0."""
-    state = official_state("cvrp")
-    compare(imported(tmp_path, {"model_state_dict": state}), state, None)
+    compare(policy, state)
 
 
 def test_import_of_a_bare_state_dict(tmp_path: Path) -> None:
     state = official_state("tsp")
-    compare(imported(tmp_path, state), state, None)
+    compare(imported(tmp_path, state), state)
 
 
 def import_fails(tmp_path: Path, message: str) -> None:

@@ -78,7 +78,7 @@ def assert_tie(policy: Policy, task: Task, walk: list[int], a: int, b: int, unif
 
 @pytest.mark.parametrize("seed", [-1, 1], ids=["greedy", "sampled"])
 def test_two_hundred_tasks_of_mixed_sizes(seed: int) -> None:
-    """TSP and CVRP, with parameters as they are initialised and larger ones; at most 1 % may differ by ties."""
+    """TSP and CVRP, with parameters as they are initialised and larger ones."""
     count = 0
     for problem in PROBLEMS:
         for scale in (1.0, 2.0):
@@ -86,7 +86,7 @@ def test_two_hundred_tasks_of_mixed_sizes(seed: int) -> None:
             tasks, starts = mixed_tasks(problem, 50, seed=int(10 * scale))
             with torch.inference_mode():
                 count += differing(policy, tasks, starts, seed=seed)
-    assert count <= 2
+    assert count == 0
 
 
 def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than_one() -> None:
@@ -118,8 +118,6 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"clip": 10.0},
         {"heads": 1, "local_heads": 1},
         {"distance_bias": True},
-        {"depot": "polar"},
-        {"depot": "polar", "coordinates": "euclidean"},
     ],
     ids=str,
 )
@@ -226,11 +224,10 @@ def test_points_on_top_of_each_other(problem: str) -> None:
     tasks = [task._replace(coords=np.round(2 * task.coords) / 2) for task in tasks]
     pile = random_task(rng, problem, 12)
     pile = pile._replace(coords=np.array([[0.1, 0.2]] + [[0.7, 0.9]] * 11))
-    for depot in ("token", "polar"):
-        policy = random_policy(small_config(problem, neighbours=5, clip=2.0, depot=depot), seed=3)
-        with torch.inference_mode():
-            differing(policy, tasks, [np.arange(1, 8)] * 3)
-            assert differing(policy, [pile], [np.arange(1, 8)], seed=5) == 0  # sampling tells equals apart
+    policy = random_policy(small_config(problem, neighbours=5, clip=2.0), seed=3)
+    with torch.inference_mode():
+        differing(policy, tasks, [np.arange(1, 8)] * 3)
+        assert differing(policy, [pile], [np.arange(1, 8)], seed=5) == 0  # sampling tells equals apart
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

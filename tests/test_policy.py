@@ -37,8 +37,6 @@ ABLATIONS = {
     "global only": {"local_policy": False, "penalty": False},
     "first stage": {"local_policy": False},
     "distance bias": {"distance_bias": True, "heads": 4},
-    "depot polar": {"depot": "polar"},
-    "depot euclidean": {"depot": "polar", "coordinates": "euclidean"},
 }
 
 
@@ -147,11 +145,10 @@ def test_distance_penalty_by_hand() -> None:
 
 def test_the_depot_has_no_penalty() -> None:
     task = Task(np.vstack([[[9.0, 0.0]], TRIANGLES]), np.array([0, 1, 1, 1, 1, 1]), 9)
-    for depot, penalty in (("token", 0.0), ("polar", 9.0)):
-        policy = random_policy(small_config("cvrp", neighbours=3, local_policy=False, depot=depot))
-        silence(policy)
-        scores, _ = policy.scores(*after(policy, task, [1]))
-        np.testing.assert_allclose(scores[0, 0, [0, 2, 3, 4, 5]].detach(), [-penalty, -1, -0.3, -0.4, -1], atol=1e-6)
+    policy = random_policy(small_config("cvrp", neighbours=3, local_policy=False))
+    silence(policy)
+    scores, _ = policy.scores(*after(policy, task, [1]))
+    np.testing.assert_allclose(scores[0, 0, [0, 2, 3, 4, 5]].detach(), [0, -1, -0.3, -0.4, -1], atol=1e-6)
 
 
 def silence(policy: Policy) -> None:
@@ -161,15 +158,13 @@ def silence(policy: Policy) -> None:
 
 
 def test_the_local_view_of_the_depot_has_no_distance_and_no_angle() -> None:
-    """Moving the depot changes nothing for the local policy, unless it is told to look (depot="polar")."""
+    """Moving the depot changes nothing for the local policy."""
     rng = np.random.default_rng(0)
     task = random_task(rng, "cvrp", 9)
     moved = task._replace(coords=np.vstack([[[0.9, 0.1]], task.coords[1:]]))
     walk = random_walk(rng, task, 3)
-    for depot in ("token", "polar"):
-        policy = random_policy(small_config("cvrp", global_policy=False, depot=depot))
-        same = torch.equal(logits_after(policy, [task], [[walk]]), logits_after(policy, [moved], [[walk]]))
-        assert same == (depot == "token")
+    policy = random_policy(small_config("cvrp", global_policy=False))
+    assert torch.equal(logits_after(policy, [task], [[walk]]), logits_after(policy, [moved], [[walk]]))
 
 
 def test_positional_encoding() -> None:
@@ -235,7 +230,6 @@ def test_the_paper_sizes() -> None:
         assert (config.neighbours, config.clip, config.xi, config.penalty) == (k, 50.0, 1.0, True)
         assert (config.width, config.heads, config.layers, config.hidden) == (128, 8, 6, 512)
         assert (config.local_width, config.local_heads, config.positional, config.coordinates) == (32, 4, True, "polar")
-        assert config.depot == "token"
 
 
 def test_each_ablation_changes_the_answer() -> None:
@@ -246,7 +240,7 @@ def test_each_ablation_changes_the_answer() -> None:
     policy = random_policy(small_config("cvrp"), scale=1.3)
     usual = logits_after(policy, [task], [[walk]])
     for name, changes in ABLATIONS.items():
-        if name == "paper" or name.startswith(("depot", "local only")):
+        if name == "paper" or name.startswith("local only"):
             continue
         other = Policy(replace(policy.config, **changes))
         other.load_state_dict(policy.state_dict())
@@ -272,7 +266,7 @@ def test_permuting_nodes_permutes_the_logits(problem: str) -> None:
         torch.testing.assert_close(behind, before[order], atol=5e-4, rtol=0)
 
 
-@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"], {"depot": "polar"}, {"distance_bias": True}])
+@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"], {"distance_bias": True}])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_padding_does_not_change_the_logits(problem: str, changes: dict) -> None:
     policy = random_policy(small_config(problem, **changes), scale=1.5)
@@ -285,7 +279,7 @@ def test_padding_does_not_change_the_logits(problem: str, changes: dict) -> None
     torch.testing.assert_close(together[1], logits_after(policy, [large], walks[1:])[0], atol=5e-4, rtol=0)
 
 
-@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"], {"depot": "polar"}])
+@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"]])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_log_prob_and_its_gradient_equal_stepping(problem: str, changes: dict) -> None:
     """Complete solutions of mixed sizes: all steps at once against one step at a time."""
@@ -379,7 +373,7 @@ def test_encoding_and_stepping_leave_no_trace_in_the_policy() -> None:
         ({"width": 30, "heads": 4}, "width must be a multiple of heads"),
         ({"local_width": 30, "local_heads": 4}, "local_width of local_heads"),
         ({"coordinates": "spherical"}, "coordinates is 'spherical', must be polar or euclidean"),
-        ({"depot": "none"}, "depot is 'none', must be token or polar"),
+        ({"xi": 0.5}, "xi is 0.5 and clip is 50.0: xi must be at least 1, clip positive"),
         ({"global_policy": False, "local_policy": False}, "global_policy and local_policy are both off"),
     ],
 )

@@ -81,27 +81,61 @@ class Neighbourhood(NamedTuple):
 
     node: Tensor  # (B, M, K)
     present: Tensor  # (B, M, K) False where fewer than K nodes are valid
-    offset: Tensor  # (B, M, K, 2) float64 from the current node
     rho: Tensor  # (B, M, K) float32 distance, 0 where absent
+    theta: Tensor  # (B, M, K) float32 angle around the current node
     radius: Tensor  # (B, M, 1) max rho; 1 where that is 0
 
 
 def nearest(batch: Batch, current: Tensor, candidates: Tensor, k: int) -> Neighbourhood:
     """The k nearest candidates (B, M, N) of the current nodes (B, M); of equal distances the lower index wins."""
-    n = candidates.shape[2]
-    here = gather_nodes(batch.coords, current)  # (B, M, 2)
-    dx = batch.coords[:, None, :, 0] - here[:, :, None, 0]
-    dy = batch.coords[:, None, :, 1] - here[:, :, None, 1]
-    rho = (dx * dx + dy * dy).sqrt().float()  # (B, M, N)
-    # The bits of a positive float order like the float; the node index below them breaks ties.
-    key = rho.view(torch.int32).long() << 32 | torch.arange(n, device=rho.device)
-    key = torch.where(candidates, key, torch.iinfo(torch.int64).max)
-    index = key.topk(min(k, n), largest=False, sorted=True).indices
-    present = candidates.gather(2, index)
-    rho = torch.where(present, rho.gather(2, index), 0.0)
+    k = min(k, candidates.shape[2])
+    search = _nearest_by_lists if current.shape[1] > 2 * candidates.shape[2] else _nearest_by_distance
+    node, present, rho, theta = search(batch, current, candidates, k)
+    rho = torch.where(present, rho, 0.0)
     radius = rho.amax(-1, keepdim=True)
-    offset = torch.stack([dx.gather(2, index), dy.gather(2, index)], dim=-1)
-    return Neighbourhood(index, present, offset, rho, torch.where(radius > 0, radius, 1.0))
+    return Neighbourhood(node, present, rho, theta, torch.where(radius > 0, radius, 1.0))
+
+
+def _nearest_by_distance(
+    batch: Batch, current: Tensor, candidates: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Few states: compare the distances of all nodes in each of them."""
+    dx, dy, rho = _view(batch, gather_nodes(batch.coords, current))
+    key = torch.where(candidates, _order(rho), torch.iinfo(torch.int64).max)
+    node = key.topk(k, largest=False, sorted=True).indices
+    theta = torch.atan2(dy.gather(2, node), dx.gather(2, node)).float()
+    return node, candidates.gather(2, node), rho.gather(2, node), theta
+
+
+def _nearest_by_lists(
+    batch: Batch, current: Tensor, candidates: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Many states: sort the nodes around each node once, and take the first k candidates of the current one's list."""
+    dx, dy, rho = _view(batch, batch.coords)
+    around = gather_nodes(_order(rho).sort(dim=-1).indices, current)  # (B, M, N)
+    is_open = candidates.gather(2, around)
+    count = is_open.cumsum(-1, dtype=torch.int32)
+    # The i-th candidate goes into column i of 1..k; all others into columns 0 and k + 1, which are cut off.
+    column = (count * is_open).clamp_(max=k + 1).long()
+    node = torch.zeros(*current.shape, k + 2, dtype=torch.int64, device=current.device).scatter_(2, column, around)
+    node = node[:, :, 1:-1].contiguous()
+    present = torch.arange(k, device=current.device) < count[:, :, -1:]
+    pair = (current[:, :, None] * candidates.shape[2] + node).flatten(1)
+    rho, theta = (x.flatten(1).gather(1, pair).view_as(node) for x in (rho, torch.atan2(dy, dx).float()))
+    return node, present, rho, theta
+
+
+def _view(batch: Batch, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Offsets (float64) and distances (float32) of all nodes seen from points (B, M, 2), (B, M, N) each."""
+    dx = batch.coords[:, None, :, 0] - points[:, :, None, 0]
+    dy = batch.coords[:, None, :, 1] - points[:, :, None, 1]
+    return dx, dy, (dx * dx + dy * dy).sqrt().float()
+
+
+def _order(rho: Tensor) -> Tensor:
+    """Keys that sort like the distances (..., N), and by the node's index where these are equal."""
+    # The bits of a positive float order like the float; the node index below them breaks ties.
+    return rho.view(torch.int32).long() << 32 | torch.arange(rho.shape[-1], device=rho.device)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -271,25 +305,26 @@ class LocalPolicy(nn.Module):
     def tokens(self, cache: Cache, state: State, near: Neighbourhood, present: Tensor) -> Tokens:
         """h_i = W x_i + b + PE(rank i), K or 1 + K per state; absent neighbours have x_i = 0."""
         x = self.features(cache.batch, state, near)
-        rank = self.pe[: self.has_depot + x.shape[2]] + self.embed.bias
+        rank = self.pe[: x.shape[3]] + self.embed.bias
         if self.has_depot:
-            x = F.pad(x, (0, 0, 1, 0))
             rank = torch.cat([self.pe[:1] + self.depot, rank[1:]])
         if not self.layers:
             return LinearTokens(x, self.embed.weight, rank)
-        h = (x @ self.embed.weight.T + rank).flatten(0, 1)
+        h = (torch.einsum("fbmt,ef->bmte", x, self.embed.weight) + rank).flatten(0, 1)
         for layer in self.layers:
             h = layer(h, present.flatten(0, 1))
-        return DenseTokens(h.unflatten(0, x.shape[:2]))
+        return DenseTokens(h.unflatten(0, x.shape[1:3]))
 
     def features(self, batch: Batch, state: State, near: Neighbourhood) -> Tensor:
-        """x_i = (rho_i / max rho, theta_i[, d_i / Q_remaining]) as (B, M, K, 2 or 3)."""
-        x = relative_position(near.offset, near.rho, near.radius, self.config.coordinates)
+        """x_i = (rho_i / max rho, theta_i[, d_i / Q_remaining]) as (2 or 3, B, M, K or 1 + K); 0 for the depot."""
+        if self.config.coordinates == "polar":
+            planes = [near.rho / near.radius, near.theta * near.present]
+        else:
+            planes = [x / near.radius * near.present for x in offsets(batch, state.current, near.node)]
         if batch.demand is not None:
-            demand = batch.demand.float().unsqueeze(1).expand(-1, near.node.shape[1], -1).gather(2, near.node)
-            share = demand / state.load.clamp(min=1).float()[:, :, None]
-            x = torch.cat([x, share[..., None]], dim=-1)
-        return x * near.present[..., None]
+            demand = batch.demand.float().gather(1, near.node.flatten(1)).view_as(near.rho)
+            planes.append(demand * near.present / state.load.clamp(min=1).float()[:, :, None])
+        return torch.stack([F.pad(plane, (1, 0)) if self.has_depot else plane for plane in planes])
 
     def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
         """u_local = h~_c . h_i / sqrt(d_e) of each token, (B, M, K or 1 + K); finite also where absent."""
@@ -300,28 +335,41 @@ class LocalPolicy(nn.Module):
         query = self.query(self.context).view(heads, 1, -1)
         folded = (query @ self.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
         weight = tokens.project(folded).masked_fill(~present[:, :, None], -torch.inf).softmax(dim=-1)  # (B, M, H, K)
-        mixed = torch.einsum("bmhe,hfe->bmhf", tokens.pool(weight), self.value.weight.view(heads, -1, width))
-        return tokens.dot(self.combine(mixed.flatten(2))) / math.sqrt(width)
+        value = self.combine.weight.view(width, heads, -1).transpose(0, 1) @ self.value.weight.view(heads, -1, width)
+        summary = tokens.mix(weight, value.transpose(1, 2)) + self.combine.bias  # (B, M, E)
+        return tokens.dot(summary) / math.sqrt(width)
 
 
 class LinearTokens(NamedTuple):
-    """Tokens h_i = W x_i + r_i that are never built: few features x and shared rank vectors r give all their sums."""
+    """Tokens h_i = W x_i + r_i that are never built: few features x and shared rank vectors r give all their sums.
 
-    x: Tensor  # (B, M, T, F)
+    The features are planes, since products over so short an axis would take longer than all the rest.
+    """
+
+    x: Tensor  # (F, B, M, T)
     weight: Tensor  # (E, F)
     rank: Tensor  # (T, E)
 
     def project(self, vectors: Tensor) -> Tensor:
         """h_i . v for shared vectors (H, E), as (B, M, H, T)."""
-        return (self.x @ (vectors @ self.weight).T + self.rank @ vectors.T).transpose(2, 3)
+        out = vectors @ self.rank.T  # (H, T)
+        for x, slope in zip(self.x, (vectors @ self.weight).T, strict=True):
+            out = torch.addcmul(out, x[:, :, None], slope[:, None])
+        return out
 
-    def pool(self, weight: Tensor) -> Tensor:
-        """sum_i w_i h_i for weights (B, M, H, T), as (B, M, H, E)."""
-        return weight @ self.rank + (weight @ self.x) @ self.weight.T
+    def mix(self, weight: Tensor, maps: Tensor) -> Tensor:
+        """sum_h (sum_i w_hi h_i) A_h for weights (B, M, H, T) and maps A (H, E, O), as (B, M, O)."""
+        out = weight.flatten(2) @ (self.rank @ maps).flatten(0, 1)
+        for x, row in zip(self.x, (self.weight.T @ maps).unbind(1), strict=True):
+            out = out + (weight * x[:, :, None]).sum(-1) @ row
+        return out
 
     def dot(self, vector: Tensor) -> Tensor:
         """h_i . v for one vector per state (B, M, E), as (B, M, T)."""
-        return vector @ self.rank.T + (self.x @ (vector @ self.weight)[..., None]).squeeze(-1)
+        out = vector @ self.rank.T
+        for x, slope in zip(self.x, (vector @ self.weight).unbind(-1), strict=True):
+            out = torch.addcmul(out, x, slope[..., None])
+        return out
 
 
 class DenseTokens(NamedTuple):
@@ -332,8 +380,8 @@ class DenseTokens(NamedTuple):
     def project(self, vectors: Tensor) -> Tensor:
         return (self.h @ vectors.T).transpose(2, 3)
 
-    def pool(self, weight: Tensor) -> Tensor:
-        return weight @ self.h
+    def mix(self, weight: Tensor, maps: Tensor) -> Tensor:
+        return (weight @ self.h).flatten(2) @ maps.flatten(0, 1)
 
     def dot(self, vector: Tensor) -> Tensor:
         return (self.h @ vector[..., None]).squeeze(-1)
@@ -342,14 +390,10 @@ class DenseTokens(NamedTuple):
 Tokens = LinearTokens | DenseTokens
 
 
-def relative_position(
-    offset: Tensor, rho: Tensor, radius: Tensor, coordinates: Literal["polar", "euclidean"]
-) -> Tensor:
-    """(B, M, K, 2): (rho / radius, theta) or, in the Euclidean ablation, the offset / radius."""
-    if coordinates == "euclidean":
-        return offset.float() / radius[..., None]
-    theta = torch.atan2(offset[..., 1], offset[..., 0]).float()
-    return torch.stack([rho / radius, theta], dim=-1)
+def offsets(batch: Batch, current: Tensor, node: Tensor) -> list[Tensor]:
+    """(B, M, K) float32 in x and in y from the current nodes (B, M) to others (B, M, K)."""
+    there = gather_nodes(batch.coords, node.flatten(1)).view(*node.shape, 2)
+    return list((there - gather_nodes(batch.coords, current)[:, :, None]).float().unbind(-1))
 
 
 def positional_encoding(length: int, width: int) -> Tensor:
@@ -387,27 +431,31 @@ class Policy(nn.Module):
         if self.problem.has_depot:  # the depot is a token of its own, never one of the K
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
-        if self.global_ is None:
-            u = torch.zeros(valid.shape, device=valid.device)
-        else:
+        u = torch.zeros(valid.shape, device=valid.device)
+        if self.global_ is not None:
             u = self.global_.scores(cache, state, valid)
         if config.penalty:
-            u = u - self._penalty(near, valid)
-        if config.local_policy:
-            local = self.local.scores(cache, state, near, valid)
-            index = near.node
-            if self.problem.has_depot:
-                index = torch.cat([torch.zeros_like(index[:, :, :1]), index], dim=2)
-                present = F.pad(near.present, (1, 0), value=True)
-            else:
-                present = near.present
-            u = u.scatter_add(2, index, local * present)
-        return u, valid
+            u = u - config.xi
+        return u.scatter_add(2, *self._near_scores(cache, state, near, valid)), valid
+
+    def _near_scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes (B, M, K or 1 + K) and what they score beyond the others: u_local, and a penalty below xi.
+
+        The penalty is rho_i / max rho in N_K, xi outside and 0 for the depot token.
+        """
+        node, present, share = near.node, near.present, near.rho / near.radius
+        if self.problem.has_depot:
+            node, share = F.pad(node, (1, 0)), F.pad(share, (1, 0))
+            present = F.pad(present, (1, 0), value=True)
+        score = self.config.xi - share if self.config.penalty else torch.zeros_like(share)
+        if self.config.local_policy:
+            score = score + self.local.scores(cache, state, near, valid)
+        return node, score * present
 
     def logits(self, cache: Cache, state: State) -> Tensor:
         """(B, M, N): C tanh(u), -inf where a node may not come next."""
         u, valid = self.scores(cache, state)
-        return (self.config.clip * u.tanh()).masked_fill(~valid, -torch.inf)
+        return (self.config.clip * u.tanh()).masked_fill_(~valid, -torch.inf)
 
     def log_prob(self, batch: Batch, actions: Tensor) -> Tensor:
         """(B, M, T-1) log-probabilities of actions 1..T-1 of complete sequences (B, M, T), in one parallel pass.
@@ -418,14 +466,6 @@ class Policy(nn.Module):
         log_p = self.logits(self.encode(batch), self.problem.along(batch, actions, steps)).log_softmax(-1)
         chosen = actions[:, :, 1:].flatten(1, 2)
         return log_p.gather(2, chosen[:, :, None]).view(*actions.shape[:2], -1)
-
-    def _penalty(self, near: Neighbourhood, valid: Tensor) -> Tensor:
-        """rho_i / max rho in N_K, xi outside, 0 for the depot token (B, M, N)."""
-        inside = torch.where(near.present, near.rho / near.radius, self.config.xi)
-        penalty = torch.full(valid.shape, self.config.xi, device=inside.device).scatter(2, near.node, inside)
-        if self.problem.has_depot:
-            penalty = torch.cat([torch.zeros_like(penalty[:, :, :1]), penalty[:, :, 1:]], dim=2)
-        return penalty
 
 
 def with_local(policy: Policy, on: bool) -> Policy:

@@ -103,7 +103,9 @@ class Problem(Protocol):
 
 def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
     """Rows (B, M, D) of node values (B, N, D) at index (B, M)."""
-    return values.gather(1, index[:, :, None].expand(-1, -1, values.shape[2]))
+    b, n, width = values.shape
+    rows = index + n * torch.arange(b, device=index.device)[:, None]
+    return values.reshape(b * n, width).index_select(0, rows.flatten()).view(b, -1, width)
 
 
 def _visited_along(actions: Tensor, n: int, steps: Tensor) -> Tensor:

@@ -22,12 +22,16 @@ from torch import Tensor
 
 from elg.policy import Policy
 from elg.problems import Task, make_batch
+from elg.window import WindowPolicy
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
+    from elg.fast import Plane
+
 Actions = NDArray[np.int32]  # (M, T): a TSP tour, or a CVRP tour with the depot's 0 between routes and behind the end
 Progress = Callable[[float], None]
+Kernel = Callable[[int, "Plane", slice, Actions, NDArray[np.int64]], None]
 
 BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
 GROUP = 64  # most tasks encoded at once
@@ -78,7 +82,9 @@ def decode(
 
     on_cpu = next(policy.parameters()).device.type == "cpu"
     if config.path == "fast" and not (on_cpu and fast.supports(policy.config)):
-        raise ValueError("path is 'fast', but that needs a policy on the CPU and local_layers of 0")
+        raise ValueError(
+            "path is 'fast', but the kernels know only the light local policy, or a window alone, on the CPU"
+        )
     use_fast = config.path != "plain" and on_cpu and fast.supports(policy.config)
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
     for task, first in zip(tasks, starts, strict=True):
@@ -243,33 +249,25 @@ def _trim(actions: Actions) -> Actions:
 
 
 def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Actions]:
-    """Tasks of one size: tables in torch, then blocks of rollouts on a pool of threads."""
+    """Tasks of one size: blocks of rollouts on a pool of threads."""
     from elg import fast
 
-    tasks = [task for task, _, _ in parts]
-    batch = make_batch(tasks)
-    n = batch.coords.shape[1]
-    tables = fast.global_tables(policy, policy.encode(batch), _has_table(policy, n, config))
-    local = fast.local_tables(policy)
-    euclidean = policy.config.coordinates == "euclidean"
-    rule = fast.rules(policy.config)
+    n = len(parts[0][0].coords)
+    euclidean = policy.config.coordinates == "euclidean" or policy.config.local == "window"
     out = [np.zeros((len(starts), longest(task)), np.int32) for task, starts, _ in parts]
     total = sum(len(starts) for _, starts, _ in parts)
     size = max(1, min(BLOCK, -(-total // config.workers)))
     blocks = [(i, b) for i, (_, starts, _) in enumerate(parts) for b in _slices(len(starts), size)]
     controls = np.zeros((len(blocks), 2), np.int64)
+    kernel = _window_kernel(policy, parts) if policy.config.local == "window" else _light_kernel(policy, parts, config)
 
     def run(job: int) -> None:
         i, rows = blocks[job]
-        task, starts, uniform = parts[i]
-        demand = np.zeros(0, np.int64) if task.demand is None else task.demand
-        fast.run_block(
-            tables[i], local, planes[i], rule, demand, task.capacity or 0, starts[rows], uniform[rows], out[i][rows],
-            controls[job],
-        )  # fmt: skip
+        kernel(i, planes[i], rows, out[i][rows], controls[job])
 
-    with _one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
-        planes = list(pool.map(lambda task: fast.plane(task.coords, policy.problem.has_depot, euclidean), tasks))
+    # The blocks are what runs in parallel: within them, neither BLAS nor torch may start more threads.
+    with _one_blas_thread(), torch_threads(1), ThreadPoolExecutor(config.workers) as pool:
+        planes = list(pool.map(lambda part: fast.plane(part[0].coords, policy.problem.has_depot, euclidean), parts))
         jobs = [pool.submit(run, job) for job in range(len(blocks))]
         try:
             while wait(jobs, timeout=0.1).not_done:
@@ -282,6 +280,38 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
             pool.shutdown(cancel_futures=True)
     report(finished=total * n * n)
     return [_trim(actions) for actions in out]
+
+
+def _light_kernel(policy: Policy, parts: Sequence[Part], config: DecodeConfig) -> Kernel:
+    """The paper's network: tables in torch, everything else in one compiled function."""
+    from elg import fast
+
+    batch = make_batch([task for task, _, _ in parts])
+    tables = fast.global_tables(policy, policy.encode(batch), _has_table(policy, batch.coords.shape[1], config))
+    local, rule = fast.local_tables(policy), fast.rules(policy.config)
+
+    def run(i: int, plane: Plane, rows: slice, out: Actions, control: NDArray[np.int64]) -> None:
+        task, starts, uniform = parts[i]
+        demand = np.zeros(0, np.int64) if task.demand is None else task.demand
+        capacity = task.capacity or 0
+        fast.run_block(
+            tables[i], local, plane, rule, demand, capacity, starts[rows], uniform[rows], out, control
+        )  # fmt: skip
+
+    return run
+
+
+def _window_kernel(policy: Policy, parts: Sequence[Part]) -> Kernel:
+    from elg.fast_window import run_block
+
+    net = policy.local
+    assert isinstance(net, WindowPolicy)
+
+    def run(i: int, plane: Plane, rows: slice, out: Actions, control: NDArray[np.int64]) -> None:
+        task, starts, uniform = parts[i]
+        run_block(net, plane, task, starts[rows], uniform[rows], out, control)
+
+    return run
 
 
 def _slices(count: int, size: int) -> list[slice]:

@@ -79,6 +79,8 @@ class Rules(NamedTuple):
 
 def supports(config: PolicyConfig) -> bool:
     """Whether the kernels know this network; the plain path knows them all."""
+    if config.local == "window":
+        return not config.global_policy and not config.penalty
     return config.local_layers == 0
 
 
@@ -138,7 +140,8 @@ def _last_table(query: Tensor, keys: Tensor) -> Floats:
 
 
 def local_tables(policy: Policy) -> LocalTables:
-    net: LocalPolicy = policy.local
+    net = policy.local
+    assert isinstance(net, LocalPolicy), "a window has no tables"
     heads, width = policy.config.local_heads, policy.config.local_width
     query = net.query(net.context).view(heads, 1, -1)
     folded = (query @ net.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
@@ -360,6 +363,21 @@ def _walk(order, current, is_open, r, count, place):  # type: ignore[no-untyped-
     return found
 
 
+@njit(nogil=True)
+def nearest_open(plane, depot, r, current, is_open, opened, index, rho):  # type: ignore[no-untyped-def]
+    """The nearest open nodes of rollout r into index[r] and rho[r], as many as there are and fit; how many."""
+    count = min(index.shape[1], opened)
+    place = np.empty(count + 1, np.int64)
+    found = _walk(plane.order, current, is_open, r, count, place)
+    if found < count:
+        spare = np.empty((2, count), np.float32)
+        lowest = 1 if depot else 0
+        return _search_all(plane, lowest, current, is_open[r], count, True, index[r], rho[r], spare[0], spare[1])
+    for t in range(found):
+        index[r, t], rho[r, t] = plane.order[current, place[t]], plane.rho[current, place[t]]
+    return found
+
+
 @njit(fastmath=FAST)
 def _attend(local, x, r, absent, out):  # type: ignore[no-untyped-def]
     """Attention of the context vector over tokens with features x[r] (3, T), absent (T,) 0 or CLOSED.
@@ -531,7 +549,7 @@ def _first_factor(tables, starts, is_open, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _mask(need, units, is_open, r):  # type: ignore[no-untyped-def]
+def mask_by_load(need, units, is_open, r):  # type: ignore[no-untyped-def]
     """is_open = whether the need of a customer fits into units; how many do. The depot needs more than there is."""
     count = 0
     for i in range(need.shape[1]):
@@ -593,7 +611,7 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
         for r in range(rollouts):
             if depot:
                 load[r] = np.float32(units[r]) / np.float32(capacity)
-                opened[r] = _mask(need, units[r], is_open, r)
+                opened[r] = mask_by_load(need, units[r], is_open, r)
                 at_work = current[r] != 0 or left[r] > 0
                 is_open[r, 0] = np.float32(1.0) if current[r] != 0 or left[r] == 0 else np.float32(0.0)
             else:

@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elg.neighbours import Neighbourhood, nearest, positional_encoding
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
+from elg.window import WindowPolicy
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
 
@@ -38,6 +40,7 @@ class PolicyConfig:
     clip: float = 50.0  # C
     # local policy
     local_policy: bool = True  # switched off in the first stage of training; its parameters always exist
+    local: Literal["light", "window"] = "light"  # the paper's, or beyond it the transformer of elg.window
     local_width: int = 32
     local_heads: int = 4
     local_layers: int = 0  # self-attention layers over the neighbours (the paper's local-only ablation has 3)
@@ -54,6 +57,10 @@ class PolicyConfig:
                 raise ValueError(f"{field} is {getattr(self, field)}, must be at least 1")
         if self.width % self.heads or self.local_width % self.local_heads:
             raise ValueError("width must be a multiple of heads, and local_width of local_heads")
+        if self.local not in ("light", "window"):
+            raise ValueError(f"local is {self.local!r}, must be light or window")
+        if self.local == "window" and self.local_layers < 1:
+            raise ValueError(f"local_layers is {self.local_layers}, but a window needs at least 1")
         if self.coordinates not in ("polar", "euclidean"):
             raise ValueError(f"coordinates is {self.coordinates!r}, must be polar or euclidean")
         if self.local_layers < 0:
@@ -74,68 +81,6 @@ class Cache(NamedTuple):
     values: Tensor  # (B, H, N, D/H)
     readout: Tensor  # (B, N, D) and
     offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
-
-
-class Neighbourhood(NamedTuple):
-    """N_K(c_t): the K nearest valid nodes, nearest first, the depot not among them."""
-
-    node: Tensor  # (B, M, K)
-    present: Tensor  # (B, M, K) False where fewer than K nodes are valid
-    rho: Tensor  # (B, M, K) float32 distance, 0 where absent
-    theta: Tensor  # (B, M, K) float32 angle around the current node
-    radius: Tensor  # (B, M, 1) max rho; 1 where that is 0
-
-
-def nearest(batch: Batch, current: Tensor, candidates: Tensor, k: int) -> Neighbourhood:
-    """The k nearest candidates (B, M, N) of the current nodes (B, M); of equal distances the lower index wins."""
-    k = min(k, candidates.shape[2])
-    search = _nearest_by_lists if current.shape[1] > 2 * candidates.shape[2] else _nearest_by_distance
-    node, present, rho, theta = search(batch, current, candidates, k)
-    rho = torch.where(present, rho, 0.0)
-    radius = rho.amax(-1, keepdim=True)
-    return Neighbourhood(node, present, rho, theta, torch.where(radius > 0, radius, 1.0))
-
-
-def _nearest_by_distance(
-    batch: Batch, current: Tensor, candidates: Tensor, k: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Few states: compare the distances of all nodes in each of them."""
-    dx, dy, rho = _view(batch, gather_nodes(batch.coords, current))
-    key = torch.where(candidates, _order(rho), torch.iinfo(torch.int64).max)
-    node = key.topk(k, largest=False, sorted=True).indices
-    theta = torch.atan2(dy.gather(2, node), dx.gather(2, node)).float()
-    return node, candidates.gather(2, node), rho.gather(2, node), theta
-
-
-def _nearest_by_lists(
-    batch: Batch, current: Tensor, candidates: Tensor, k: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Many states: sort the nodes around each node once, and take the first k candidates of the current one's list."""
-    dx, dy, rho = _view(batch, batch.coords)
-    around = gather_nodes(_order(rho).sort(dim=-1).indices, current)  # (B, M, N)
-    is_open = candidates.gather(2, around)
-    count = is_open.cumsum(-1, dtype=torch.int32)
-    # The i-th candidate goes into column i of 1..k; all others into columns 0 and k + 1, which are cut off.
-    column = (count * is_open).clamp_(max=k + 1).long()
-    node = torch.zeros(*current.shape, k + 2, dtype=torch.int64, device=current.device).scatter_(2, column, around)
-    node = node[:, :, 1:-1].contiguous()
-    present = torch.arange(k, device=current.device) < count[:, :, -1:]
-    pair = (current[:, :, None] * candidates.shape[2] + node).flatten(1)
-    rho, theta = (x.flatten(1).gather(1, pair).view_as(node) for x in (rho, torch.atan2(dy, dx).float()))
-    return node, present, rho, theta
-
-
-def _view(batch: Batch, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Offsets (float64) and distances (float32) of all nodes seen from points (B, M, 2), (B, M, N) each."""
-    dx = batch.coords[:, None, :, 0] - points[:, :, None, 0]
-    dy = batch.coords[:, None, :, 1] - points[:, :, None, 1]
-    return dx, dy, (dx * dx + dy * dy).sqrt().float()
-
-
-def _order(rho: Tensor) -> Tensor:
-    """Keys that sort like the distances (..., N), and by the node's index where these are equal."""
-    # The bits of a positive float order like the float; the node index below them breaks ties.
-    return rho.view(torch.int32).long() << 32 | torch.arange(rho.shape[-1], device=rho.device)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -396,13 +341,6 @@ def offsets(batch: Batch, current: Tensor, node: Tensor) -> list[Tensor]:
     return list((there - gather_nodes(batch.coords, current)[:, :, None]).float().unbind(-1))
 
 
-def positional_encoding(length: int, width: int) -> Tensor:
-    """(length, width) sinusoids: sines of geometric time scales 1..10,000, then their cosines."""
-    scales = torch.exp(torch.arange(width // 2) * (-math.log(10_000.0) / max(width // 2 - 1, 1)))
-    angle = torch.arange(length)[:, None] * scales
-    return F.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, width % 2))
-
-
 class Policy(nn.Module):
     """The ensemble: u_i = C tanh(u_global_i - penalty_i + u_local_i) for valid nodes, -inf otherwise."""
 
@@ -411,7 +349,7 @@ class Policy(nn.Module):
         self.config = config
         self.problem = PROBLEMS[config.problem]
         self.global_ = GlobalPolicy(config) if config.global_policy else None
-        self.local = LocalPolicy(config)
+        self.local = WindowPolicy(config) if config.local == "window" else LocalPolicy(config)
 
     def encode(self, batch: Batch) -> Cache:
         """All that does not change from step to step. Gradients flow through it."""
@@ -423,6 +361,7 @@ class Policy(nn.Module):
     def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:
         """(u~_global + u_local, valid), both (B, M, N); scores of invalid nodes are finite and meaningless.
 
+        A window alone says nothing of the nodes outside of it: they do not count as valid.
         Greedy decoding compares these: tanh keeps their order but rounds large ones into ties.
         """
         batch, config = cache.batch, self.config
@@ -436,7 +375,10 @@ class Policy(nn.Module):
             u = self.global_.scores(cache, state, valid)
         if config.penalty:
             u = u - config.xi
-        return u.scatter_add(2, *self._near_scores(cache, state, near, valid)), valid
+        node, score = self._near_scores(cache, state, near, valid)
+        if self.global_ is None and config.local == "window":
+            valid = valid & torch.zeros_like(valid).scatter(2, node, True)
+        return u.scatter_add(2, node, score), valid
 
     def _near_scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes (B, M, K or 1 + K) and what they score beyond the others: u_local, and a penalty below xi.

@@ -82,6 +82,9 @@ class Problem(Protocol):
     def load_share(self, batch: Batch, state: State) -> Tensor:
         """(B, M) float32: what is left in the vehicle as a share of its capacity; 0 in TSP."""
 
+    def anchor(self, state: State) -> Tensor:
+        """(B, M) the node at which the walk must end: the first one of a tour, or the depot."""
+
     def start(self, batch: Batch, starts: Tensor) -> State:
         """The state after the first move to `starts` (B, M)."""
 
@@ -135,6 +138,9 @@ class TSP:
     def load_share(self, batch: Batch, state: State) -> Tensor:
         return state.load.float()
 
+    def anchor(self, state: State) -> Tensor:
+        return state.first
+
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
         return State(starts, starts, visited.scatter(2, starts[:, :, None], True), torch.zeros_like(starts))
@@ -172,6 +178,9 @@ class CVRP:
 
     def load_share(self, batch: Batch, state: State) -> Tensor:
         return state.load.float() / _capacity(batch)[:, None].float()
+
+    def anchor(self, state: State) -> Tensor:
+        return torch.zeros_like(state.current)
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)

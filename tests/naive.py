@@ -236,6 +236,62 @@ def local_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]
     return {node: float(mixed @ h) / math.sqrt(config.local_width) for node, h in zip(seen, rows, strict=True)}
 
 
+# --- the window policy
+
+
+def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]) -> dict[int, float]:
+    """u_local of the valid depot and of the neighbours by the transformer over the window."""
+    near = neighbourhood(task, chosen, config.neighbours)
+    scale, cvrp = radius(near), task.demand is not None
+    here, end = task.coords[chosen[-1]], task.coords[0 if cvrp else chosen[0]]
+    far = math.dist(here, end)
+    ahead = end - here if far > 0 else (task.coords[near[0][0]] - here if near else np.zeros(2))
+    angle = math.atan2(ahead[1], ahead[0])
+    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    places = [np.array([min(far / scale, 2.0), 0.0])]
+    anchor = [min(far / scale, 2.0), math.log(1 + far / scale)]
+    load = max(load_left(task, chosen), 1) if cvrp else 1
+    if cvrp:
+        anchor.append(load_left(task, chosen) / task.capacity)
+    rows = [linear(weights, "local.embed_anchor", np.array(anchor))]
+    for rank, (node, rho) in enumerate(near):
+        places.append(turn @ (task.coords[node] - here) / scale)
+        x = [*places[-1], rho / scale, (far - math.dist(task.coords[node], end)) / scale]
+        if cvrp:
+            x += [task.demand[node] / load, task.demand[node] / task.capacity]
+        encoding = positional_encoding(rank, config.local_width)
+        rows.append(linear(weights, "local.embed", np.array(x)) + encoding)
+    for i in range(config.local_layers):
+        rows = window_layer(weights, f"local.layers.{i}", rows, places, config)
+    found = [float(linear(weights, "local.readout", row)[0]) / config.clip for row in rows]
+    out = {node: score for (node, _), score in zip(near, found[1:], strict=True)}
+    return out | ({0: found[0]} if cvrp and 0 in valid_nodes(task, chosen) else {})
+
+
+def window_layer(
+    weights: Weights, name: str, rows: Sequence[Vector], places: Sequence[Vector], config: Any
+) -> list[Vector]:
+    """Attention with a penalty on distance per head, and a feed-forward block, both scaled before they are added."""
+    query, key, value = zip(*[np.split(linear(weights, f"{name}.qkv", row), 3) for row in rows], strict=True)
+    d = config.local_width // config.local_heads
+    out = []
+    for i, row in enumerate(rows):
+        heads = []
+        for h in range(config.local_heads):
+            part = slice(h * d, (h + 1) * d)
+            apart = [math.dist(places[i], place) * math.sqrt(config.neighbours) for place in places]
+            score = [
+                query[i][part] @ key[j][part] / math.sqrt(d) - weights[f"{name}.slope"][h] * apart[j]
+                for j in range(len(rows))
+            ]
+            weight = np.exp(np.array(score) - max(score))
+            heads.append(sum(w * value[j][part] for j, w in enumerate(weight / weight.sum())))
+        mixed = row + weights[f"{name}.scale1"] * linear(weights, f"{name}.combine", np.concatenate(heads))
+        hidden = np.maximum(linear(weights, f"{name}.up", mixed), 0)
+        out.append(mixed + weights[f"{name}.scale2"] * linear(weights, f"{name}.down", hidden))
+    return out
+
+
 # --- the ensemble
 
 
@@ -258,10 +314,14 @@ def scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int], rows
     if config.penalty:
         parts.append({node: -penalty for node, penalty in penalties(config, task, chosen).items()})
     if config.local_policy:
-        parts.append(local_scores(weights, config, task, chosen))
+        see = window_scores if config.local == "window" else local_scores
+        parts.append(see(weights, config, task, chosen))
+        if config.local == "window" and not config.global_policy:  # nothing outside of it can be chosen
+            out = {node: score for node, score in out.items() if node in parts[-1]}
     for part in parts:
         for node, score in part.items():
-            out[node] += score
+            if node in out:
+                out[node] += score
     return out
 
 

@@ -59,7 +59,7 @@ def random_policy(config: PolicyConfig, seed: int = 0, scale: float = 1.0) -> Po
         torch.manual_seed(seed)
         policy = Policy(config)
         for name, parameter in policy.named_parameters():
-            if "norm" in name:  # these start as ones and zeros, which hides mistakes
+            if "norm" in name or "scale" in name:  # these start as constants, which hides mistakes
                 parameter.add_(torch.randn_like(parameter) / 4)
             parameter.mul_(scale)
     return policy.eval()

@@ -15,6 +15,7 @@ from elg.problems import PROBLEMS, Task, make_batch
 PLAIN = DecodeConfig(path="plain", threads=1)
 FAST = DecodeConfig(path="fast", threads=1)
 NO_TABLE = DecodeConfig(path="fast", threads=1, memory_gb=1e-6)
+WINDOW = {"local": "window", "local_layers": 2, "global_policy": False, "penalty": False}
 TIE = 1e-4  # scores nearer than this may be ordered differently by two ways of summing in float32
 
 
@@ -118,6 +119,8 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"clip": 10.0},
         {"heads": 1, "local_heads": 1},
         {"distance_bias": True},
+        {**WINDOW, "neighbours": 6},
+        {**WINDOW, "neighbours": 100, "clip": 10.0},
     ],
     ids=str,
 )
@@ -242,6 +245,8 @@ def test_blocks_of_one_rollout(threads: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_supports() -> None:
     assert fast.supports(small_config("tsp"))
     assert not fast.supports(small_config("tsp", local_layers=3))
+    assert fast.supports(small_config("tsp", **WINDOW))
+    assert not fast.supports(small_config("tsp", **WINDOW | {"global_policy": True}))
 
 
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:

@@ -9,16 +9,8 @@ import pytest
 import torch
 from samples import KINDS, after, pad_walks, random_policy, random_task, random_walk, small_config, walk_states
 
-from elg.policy import (
-    EncoderLayer,
-    InstanceNorm,
-    Policy,
-    PolicyConfig,
-    nearest,
-    offsets,
-    positional_encoding,
-    with_local,
-)
+from elg.neighbours import nearest, positional_encoding
+from elg.policy import EncoderLayer, InstanceNorm, Policy, PolicyConfig, offsets, with_local
 from elg.problems import PROBLEMS, Task, make_batch
 
 ABLATIONS = {
@@ -37,6 +29,8 @@ ABLATIONS = {
     "global only": {"local_policy": False, "penalty": False},
     "first stage": {"local_policy": False},
     "distance bias": {"distance_bias": True, "heads": 4},
+    "window": {"local": "window", "local_layers": 2, "neighbours": 8},
+    "window only": {"local": "window", "local_layers": 2, "neighbours": 8, "global_policy": False, "penalty": False},
 }
 
 
@@ -261,7 +255,7 @@ def test_each_ablation_changes_the_answer() -> None:
     policy = random_policy(small_config("cvrp"), scale=1.3)
     usual = logits_after(policy, [task], [[walk]])
     for name, changes in ABLATIONS.items():
-        if name == "paper" or name.startswith("local only"):
+        if name == "paper" or name.startswith(("local only", "window")):  # these have other parameters
             continue
         other = Policy(replace(policy.config, **changes))
         other.load_state_dict(policy.state_dict())

@@ -27,6 +27,7 @@ class DataConfig:
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
     states: int = 0  # states per walk that imitation scores; 0: all
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly (TSP)
+    own: bool = False  # every second batch on the fly completes what the policy of train.init has begun (TSP)
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
     def __post_init__(self) -> None:
@@ -110,6 +111,11 @@ class Config:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.train.method == "imitate" and self.policy.problem == "cvrp" and not self.data.labels:
             raise ValueError("data.labels is empty: CVRP labels take too long to be made on the fly")
+
+        if self.data.own and not (self.policy.problem == "tsp" and self.train.init and self.data.starts == 1):
+            raise ValueError("data.own is on: it needs a TSP, the weights of train.init, and data.starts of 1")
+        if self.data.own and (self.train.method != "imitate" or self.data.labels):
+            raise ValueError("data.own is on: it needs train.method 'imitate' and labels made on the fly")
 
     def _check_distribution(self, place: str, name: str) -> None:
         known = POINT_DISTRIBUTIONS if self.policy.problem == "tsp" else CVRP_DISTRIBUTIONS

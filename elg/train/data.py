@@ -13,11 +13,14 @@ from typing import Protocol
 
 import numpy as np
 
+from elg.checkpoint import load_policy
+from elg.decode import DecodeConfig, decode
 from elg.generate import generate
 from elg.geometry import normalise
+from elg.policy import Policy
 from elg.problems import ProblemName, Task
-from elg.train.config import DataConfig
-from elg.train.labels import Labelled, LabelStore, Stream, parse_sizes, read_xml100
+from elg.train.config import Config, DataConfig
+from elg.train.labels import Labelled, LabelStore, Stream, complete_tsp, parse_sizes, read_xml100
 
 FLUSH_SECONDS = 3.0  # between writes of freshly made labels: few large files, and no long wait
 AHEAD = 100  # groups to label in advance
@@ -80,9 +83,9 @@ class FreshLabels:
     Of several processes with one store, only one is `writing`.
     """
 
-    def __init__(self, folder: Path, problem: ProblemName, config: DataConfig, seed: int, writing: bool = True) -> None:
-        self.config, self.seed = config, seed
-        self.groups = Groups(problem, config, seed)
+    def __init__(self, folder: Path, groups: Groups, writing: bool = True) -> None:
+        self.config, self.seed = groups.config, groups.stream.seed
+        self.groups = groups
         self.store = LabelStore(folder)
         self.loaded: list[Labelled] = []
         context = multiprocessing.get_context("spawn")
@@ -112,10 +115,14 @@ class FreshLabels:
 
 
 class Groups:
-    """Batches of equal size in an endless stream, one behind the other in a store."""
+    """Batches of equal size in an endless stream, one behind the other in a store.
 
-    def __init__(self, problem: ProblemName, config: DataConfig, seed: int) -> None:
-        self.config = config
+    With `data.own`, every second one completes walks that the policy in the file `init` has begun.
+    """
+
+    def __init__(self, problem: ProblemName, config: DataConfig, seed: int, init: str = "") -> None:
+        self.config, self.init = config, init
+        self.policy: Policy | None = None  # loaded by the process that labels
         self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
         self.ends = [0]
 
@@ -128,7 +135,20 @@ class Groups:
 
     def labelled(self, group: int) -> list[Labelled]:
         begin, end = self.place(group)
-        return [self.stream.labelled(group * self.config.batch + i) for i in range(end - begin)]
+        numbers = range(group * self.config.batch, group * self.config.batch + end - begin)
+        if not self.config.own or group % 2 == 0:
+            return [self.stream.labelled(number) for number in numbers]
+        samples = [self.stream.sample(number) for number in numbers]
+        if self.policy is None:
+            self.policy = load_policy(Path(self.init), "tsp")
+        rng = step_rng(self.stream.seed, group, purpose=1)
+        starts = [rng.integers(sample.size, size=1) for sample in samples]
+        tasks = [Task(normalise(sample.coords), None, None) for sample in samples]
+        moves = int(rng.integers(1, max(2, samples[0].size - 3)))  # the same for all, so that their states align
+        walks = decode(self.policy, tasks, starts, DecodeConfig(threads=1))
+        return [
+            complete_tsp(sample, walk[0, :moves].astype(np.int64)) for sample, walk in zip(samples, walks, strict=True)
+        ]
 
 
 def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: int) -> None:
@@ -150,16 +170,17 @@ def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: 
             time.sleep(0.1)
 
 
-def label_source(problem: ProblemName, config: DataConfig, seed: int, run: Path, writing: bool = True) -> LabelSource:
+def label_source(config: Config, run: Path, writing: bool = True) -> LabelSource:
     """The labels that the config names, or those that a process makes into the run's folder."""
-    if not config.labels:
-        return FreshLabels(run / "labels", problem, config, seed, writing)
+    problem, data, seed = config.policy.problem, config.data, config.train.seed
+    if not data.labels:
+        return FreshLabels(run / "labels", Groups(problem, data, seed, config.train.init), writing)
     labels: list[Labelled] = []
-    for name in config.labels:
+    for name in data.labels:
         found = read_xml100(Path(name)) if name.endswith(".npz") else LabelStore(Path(name)).load()
         if not found:
             raise ValueError(f"{name}: data.labels names no labelled instances")
         if found[0].sample.problem != problem:
             raise ValueError(f"{name}: data.labels are for {found[0].sample.problem!r}, policy.problem is {problem!r}")
         labels += found
-    return StoredLabels(labels, config, seed)
+    return StoredLabels(labels, data, seed)

@@ -23,28 +23,31 @@ class Lesson(NamedTuple):
     batch: Batch
     actions: Tensor  # (B, M, T)
     ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP
+    begin: int = 1  # the first action to imitate: those before are a policy's own
 
     def select(self, rows: Tensor) -> Lesson:
         """The part of a process: some of the instances, padded as the whole is."""
         batch = self.batch
         demand, capacity, ends = (None if x is None else x[rows] for x in (batch.demand, batch.capacity, self.ends))
-        return Lesson(Batch(batch.coords[rows], batch.size[rows], demand, capacity), self.actions[rows], ends)
+        part = Batch(batch.coords[rows], batch.size[rows], demand, capacity)
+        return self._replace(batch=part, actions=self.actions[rows], ends=ends)
 
     def to(self, device: torch.device) -> Lesson:
         ends = None if self.ends is None else self.ends.to(device)
-        return Lesson(self.batch.to(device), self.actions.to(device), ends)
+        return self._replace(batch=self.batch.to(device), actions=self.actions.to(device), ends=ends)
 
 
 def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
     """Rotate or reflect each instance at random, and walk its solution from `starts` random places."""
     tasks = [turned(label, rng) for label in labels]
     is_tour = labels[0].sample.demand is None
-    walks = [[_walk(x.tour, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
+    walks = [[_walk(x, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
     longest = max(len(walk) for group in walks for walk in group)
     # A walk that is over stays where it is, as a rollout does.
     actions = np.stack([[np.pad(walk, (0, longest - len(walk)), mode="edge") for walk in group] for group in walks])
     if is_tour:
-        return Lesson(make_batch(tasks), torch.from_numpy(actions), None)
+        begin = max(1, *(label.own for label in labels))
+        return Lesson(make_batch(tasks), torch.from_numpy(actions), None, begin)
     ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
     for row, label in enumerate(labels):
         for route in label.routes:
@@ -60,9 +63,11 @@ def turned(label: Labelled, rng: Generator) -> Task:
     return Task(normalise(label.sample.coords @ turn), label.sample.demand, label.sample.capacity)
 
 
-def _walk(tour: NDArray[np.int64], rng: Generator) -> NDArray[np.int64]:
-    """A closed tour from a random node in a random direction."""
-    walk = np.roll(tour, rng.integers(len(tour)))
+def _walk(label: Labelled, rng: Generator) -> NDArray[np.int64]:
+    """A closed tour from a random node in a random direction; as it is if it was begun by a policy."""
+    if label.own:
+        return label.tour
+    walk = np.roll(label.tour, rng.integers(len(label.tour)))
     return walk[::-1] if rng.random() < 0.5 else walk
 
 
@@ -78,7 +83,8 @@ def _tour(routes: Sequence[Sequence[int]], rng: Generator) -> NDArray[np.int64]:
 def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> tuple[Tensor, Tensor]:
     """Summed -log p of the right next nodes at `steps` (S,) of the walks, and the number of them.
 
-    At the depot every end of every route that is left is right: the loss takes their summed probability.
+    At the depot every end of every route that is left is right: the loss takes their summed probability. States whose
+    right answers the policy cannot choose (they are outside of a window) teach nothing and do not count.
     """
     batch, actions = lesson.batch, lesson.actions
     state = policy.problem.along(batch, actions, steps)
@@ -91,5 +97,7 @@ def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> tuple[Tenso
         answers = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
         at_depot = (walking & (state.current == 0))[:, :, None]
         answers = torch.where(at_depot, lesson.ends[:, None, :] & ~state.visited, answers)
-        right = log_p.masked_fill(~answers, -torch.inf).logsumexp(-1)
-    return -(right * walking).sum(), walking.sum().float()
+        walking = walking & (answers & log_p.isfinite()).any(-1)
+        right = log_p.masked_fill(~answers & walking[:, :, None], -torch.inf).logsumexp(-1)
+    walking = walking & right.isfinite()
+    return -torch.where(walking, right, 0.0).sum(), walking.sum().float()

@@ -43,11 +43,13 @@ class Labelled:
 
     tour: int64; TSP: a permutation from node 0 on; CVRP: routes separated by the depot, 0 first and last.
     cost: its unrounded Euclidean length in the sample's coordinates.
+    own: TSP: so many first moves of the tour are a policy's own, and only the rest is near-optimal.
     """
 
     sample: Sample
     tour: np.ndarray
     cost: float
+    own: int = 0
 
     @property
     def routes(self) -> tuple[tuple[int, ...], ...]:
@@ -119,6 +121,29 @@ def label_tsp(sample: Sample, seconds: float | None = None) -> Labelled:
     candidates = ("alpha", "nearest") if seconds >= 1 else ("alpha",)
     tours = [_fast_tsp(matrix, seconds / len(candidates), kind) for kind in candidates]
     return min((label(sample, [tour]) for tour in tours), key=lambda found: found.cost)
+
+
+def complete_tsp(sample: Sample, own: np.ndarray) -> Labelled:
+    """A policy's own first moves and the near-optimal way to finish that tour.
+
+    The rest is a path from where the policy stands back to its first node: a tour with that edge fixed.
+    """
+    rest = np.setdiff1d(np.arange(sample.size), own)
+    nodes = np.concatenate([own[-1:], rest, own[:1]])
+    steps = sample.coords[nodes, None] - sample.coords[None, nodes]
+    distance = np.hypot(steps[..., 0], steps[..., 1])
+    # Every other edge costs an extra as large as the longest edge: leaving the fixed one out never pays.
+    half = 32_767
+    matrix = (np.rint(distance * (half / max(float(distance.max()), 1e-300))) + half).astype(np.uint16)
+    matrix[0, -1] = matrix[-1, 0] = 0
+    np.fill_diagonal(matrix, 0)
+    path = np.array(_fast_tsp(matrix, tsp_seconds(len(nodes)), "alpha") if len(rest) > 1 else range(len(nodes)))
+    path = np.roll(path, -int(np.flatnonzero(path == 0)[0]))
+    path = path if path[-1] == len(nodes) - 1 else np.roll(path[::-1], 1)
+    if path[-1] != len(nodes) - 1:  # the search ended without that edge
+        return label_tsp(sample)
+    tour = np.concatenate([own, nodes[path[1:-1]]])
+    return Labelled(sample, tour, tour_cost(sample.coords, tour), len(own))
 
 
 def _fast_tsp(matrix: np.ndarray, seconds: float, candidates: str) -> list[int]:
@@ -331,6 +356,7 @@ class LabelStore:
                 tour=np.concatenate([x.tour for x in labels]).astype(np.int32),
                 tour_size=np.array([len(x.tour) for x in labels], dtype=np.int32),
                 cost=np.array([x.cost for x in labels]),
+                own=np.array([x.own for x in labels], dtype=np.int32),
             )
             file.flush()
             os.fsync(file.fileno())
@@ -358,7 +384,8 @@ def _read_shard(path: Path) -> list[Labelled]:
         node, visit = slice(nodes[k], nodes[k + 1]), slice(visits[k], visits[k + 1])
         demand = a["demand"][node].astype(np.int64) if capacity else None
         sample = Sample(a["coords"][node], demand, capacity or None)
-        labels.append(Labelled(sample, a["tour"][visit].astype(np.int64), float(a["cost"][k])))
+        tour, own = a["tour"][visit].astype(np.int64), int(a["own"][k]) if "own" in a else 0
+        labels.append(Labelled(sample, tour, float(a["cost"][k]), own))
     return labels
 
 

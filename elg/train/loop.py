@@ -142,7 +142,7 @@ class Trainer:
         data, device, seed = self.config.data, self.processes.device, self.config.train.seed
         if self.source is None:
             writing = self.processes.rank == 0
-            self.source = label_source(self.config.policy.problem, data, seed, self.folder.path, writing)
+            self.source = label_source(self.config, self.folder.path, writing)
         labels = self.source.batch(step)
         rng = step_rng(seed, step, purpose=1)
         lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng)
@@ -151,10 +151,9 @@ class Trainer:
         if len(mine) == 0:
             return total, count, len(labels)
         lesson = lesson.select(mine).to(device)
-        last = lesson.actions.shape[2]
-        steps = torch.arange(1, last)
-        if 0 < data.states < last - 1:
-            steps = torch.from_numpy(1 + rng.choice(last - 1, data.states, replace=False))
+        steps = torch.arange(lesson.begin, lesson.actions.shape[2])
+        if 0 < data.states < len(steps):
+            steps = torch.from_numpy(lesson.begin + rng.choice(len(steps), data.states, replace=False))
         with self._autocast():
             total, count = imitation_loss(self.policy, lesson, steps.to(device))
         total.backward()

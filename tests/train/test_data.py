@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from tiny import fill, simple_labels
 
-from elg.train.config import DataConfig
+from elg.policy import PolicyConfig
+from elg.problems import ProblemName
+from elg.train.config import Config, DataConfig
 from elg.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
 from elg.train.labels import Labelled, LabelStore
 
@@ -77,18 +79,22 @@ def test_a_store_smaller_than_a_batch_repeats_itself() -> None:
     assert {len(mixed.batch(step)) for step in range(20)} == {3}
 
 
+def named(problem: ProblemName, *labels: object) -> Config:
+    return Config(PolicyConfig(problem), DataConfig(labels=tuple(str(x) for x in labels)))
+
+
 def test_label_sources(tmp_path: Path) -> None:
     one = fill(tmp_path / "one", simple_labels("tsp", [8, 9]))
     two = fill(tmp_path / "two", simple_labels("tsp", [10]))
-    source = label_source("tsp", DataConfig(labels=(str(one), str(two))), 0, tmp_path)
+    source = label_source(named("tsp", one, two), tmp_path)
     assert isinstance(source, StoredLabels)
     assert [x.sample.size for x in source.labels] == [8, 9, 10]
     with pytest.raises(ValueError, match=r"one: data\.labels are for 'tsp', policy\.problem is 'cvrp'"):
-        label_source("cvrp", DataConfig(labels=(str(one),)), 0, tmp_path)
+        label_source(named("cvrp", one), tmp_path)
     with pytest.raises(ValueError, match=r"nothing: data\.labels names no labelled instances"):
-        label_source("tsp", DataConfig(labels=(str(tmp_path / "nothing"),)), 0, tmp_path)
+        label_source(named("tsp", tmp_path / "nothing"), tmp_path)
     with pytest.raises(FileNotFoundError):
-        label_source("cvrp", DataConfig(labels=("missing.npz",)), 0, tmp_path)
+        label_source(named("cvrp", "missing.npz"), tmp_path)
 
 
 # --- labels made on the fly
@@ -98,10 +104,12 @@ FRESH = DataConfig(sizes="8,12", distribution="mixed", batch=4, nodes=40, reuse=
 CHILD = """
 import sys, time
 from pathlib import Path
-from elg.train.config import DataConfig
-from elg.train.data import FreshLabels
+from elg.policy import PolicyConfig
+from elg.problems import ProblemName
+from elg.train.config import Config, DataConfig
+from elg.train.data import FreshLabels, Groups
 if __name__ == "__main__":
-    source = FreshLabels(Path(sys.argv[1]), "tsp", DataConfig(**eval(sys.argv[2])), 7)
+    source = FreshLabels(Path(sys.argv[1]), Groups("tsp", DataConfig(**eval(sys.argv[2])), 7))
     source.batch(3 * 4)
     print(source.process.pid, flush=True)
     time.sleep(600)
@@ -134,7 +142,7 @@ def test_fresh_labels_end_with_their_parent_and_resume_from_their_store(tmp_path
     assert not alive(labeller)
 
     held = LabelStore(tmp_path).load()
-    reader = FreshLabels(tmp_path, "tsp", FRESH, 7, writing=False)  # as another process of torchrun has it
+    reader = FreshLabels(tmp_path, Groups("tsp", FRESH, 7), writing=False)  # as another process of torchrun has it
     groups, steps = reader.groups, 0
     while groups.place(steps // 3)[1] <= len(held):
         batch = reader.batch(steps)
@@ -147,7 +155,7 @@ def test_fresh_labels_end_with_their_parent_and_resume_from_their_store(tmp_path
         steps += 1
     assert steps >= 15
 
-    writer = FreshLabels(tmp_path, "tsp", FRESH, 7)  # a resumed run: old labels at once, new ones behind them
+    writer = FreshLabels(tmp_path, Groups("tsp", FRESH, 7))  # a resumed run: old labels at once, new ones behind them
     try:
         for step in range(steps):
             assert numbers(writer.batch(step)) == numbers(reader.batch(step))

@@ -1,0 +1,196 @@
+"""The CPU fast path of a window policy alone: kernels keep the rollouts and draw their windows, torch scores them.
+
+The plain path spends a step on all N nodes of each rollout; here a step walks presorted neighbour lists to the K
+nearest valid nodes, and all that is left is the network itself: matrix products over a block of rollouts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+from elg.fast import Floats, Plane, mask_by_load, nearest_open
+from elg.problems import Task
+from elg.window import FAR, Window, WindowPolicy
+
+Ints = NDArray[np.int64]
+
+
+class Rollouts(NamedTuple):
+    """R rollouts of one task, changed in place."""
+
+    first: Ints  # (R,)
+    current: Ints  # (R,)
+    left: Ints  # (R,) customers to go
+    units: Ints  # (R,) left in the vehicle
+    need: Ints  # (R, N) demand of who is not served yet, more than the capacity for others; (0, N) in TSP
+    is_open: Floats  # (R, N) 1 where a node may come next
+
+
+class Sight(NamedTuple):
+    """What the rollouts see: the arrays of a Window, and the nodes behind its tokens."""
+
+    anchor: Floats  # (R, A)
+    nodes: Floats  # (R, K, F)
+    present: NDArray[np.bool_]  # (R, 1 + K)
+    seen: Ints  # (R, K)
+    rho: Floats  # (R, K + 1)
+
+
+def run_block(
+    net: WindowPolicy,
+    plane: Plane,
+    task: Task,
+    starts: Ints,
+    uniforms: Floats,
+    actions: NDArray[np.int32],
+    control: Ints,
+) -> None:
+    """Roll out R starts of one task to the end, writing actions (R, T). See elg.fast.run_block."""
+    rollouts, n = len(starts), len(task.coords)
+    demand = np.zeros(0, np.int64) if task.demand is None else task.demand
+    capacity, depot = task.capacity or 0, task.demand is not None
+    k = min(len(net.pe), n - depot)
+    state = Rollouts(
+        starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), np.full(rollouts, capacity),
+        np.tile(demand, (rollouts if depot else 0, 1)), np.ones((rollouts, n), np.float32),
+    )  # fmt: skip
+    sight = Sight(
+        np.zeros((rollouts, net.embed_anchor.in_features), np.float32),
+        np.zeros((rollouts, k, net.embed.in_features), np.float32), np.ones((rollouts, 1 + k), np.bool_),
+        np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32),
+    )  # fmt: skip
+    state.need[:, :1] = capacity + 1  # the depot is no neighbour
+    window = Window(*(torch.from_numpy(x) for x in (sight.anchor, sight.nodes, sight.present)))
+    for r in range(rollouts):
+        _go(state, demand, capacity, r, starts[r])
+    actions[:, 0] = starts
+    with torch.inference_mode():
+        for step in range(1, actions.shape[1]):
+            if not look(plane, state, demand, capacity, sight) or control[1] != 0:
+                return
+            move(state, demand, capacity, sight, net(window).numpy(), net.clip, uniforms, actions, step)
+            control[0] = step + 1
+
+
+@njit(nogil=True, cache=True)
+def _go(state, demand, capacity, r, node):  # type: ignore[no-untyped-def]
+    """Rollout r moves to a node."""
+    state.current[r] = node
+    if demand.shape[0] > 0:
+        if node == 0:
+            state.units[r] = capacity
+            return
+        state.units[r] -= demand[node]
+        state.need[r, node] = capacity + 1
+    state.left[r] -= 1
+    state.is_open[r, node] = np.float32(0.0)
+
+
+@njit(nogil=True, cache=True)
+def look(plane, state, demand, capacity, sight):  # type: ignore[no-untyped-def]
+    """Draw the windows of all rollouts; False when they are all finished."""
+    depot = demand.shape[0] > 0
+    busy = False
+    for r in range(state.current.shape[0]):
+        if depot:
+            opened = mask_by_load(state.need, state.units[r], state.is_open, r)
+            busy = busy or state.current[r] != 0 or state.left[r] > 0
+        else:
+            opened = state.left[r]
+            busy = busy or opened > 0
+        found = nearest_open(plane, depot, r, state.current[r], state.is_open, opened, sight.seen, sight.rho)
+        _draw(plane.coords, state, demand, capacity, r, found, sight)
+    return busy
+
+
+@njit(nogil=True)
+def _draw(coords, state, demand, capacity, r, found, sight):  # type: ignore[no-untyped-def]
+    """The features of one rollout's window: see WindowPolicy.window."""
+    depot = demand.shape[0] > 0
+    here = state.current[r]
+    end = 0 if depot else state.first[r]
+    ax, ay = coords[end, 0] - coords[here, 0], coords[end, 1] - coords[here, 1]
+    far = math.sqrt(ax * ax + ay * ay)
+    ahead_x, ahead_y = ax, ay
+    if far == 0 and found > 0:  # at the anchor: the nearest neighbour gives the direction
+        ahead_x = coords[sight.seen[r, 0], 0] - coords[here, 0]
+        ahead_y = coords[sight.seen[r, 0], 1] - coords[here, 1]
+    norm = math.sqrt(ahead_x * ahead_x + ahead_y * ahead_y)
+    cosine, sine = (ahead_x / norm, ahead_y / norm) if norm > 0 else (1.0, 0.0)
+    radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
+    if radius == 0.0:
+        radius = 1.0
+    sight.anchor[r, 0] = min(far / radius, FAR)
+    sight.anchor[r, 1] = math.log1p(far / radius)
+    if depot:
+        sight.anchor[r, 2] = np.float32(state.units[r]) / np.float32(capacity)
+    for t in range(sight.seen.shape[1]):
+        sight.present[r, 1 + t] = t < found
+        if t >= found:
+            sight.nodes[r, t] = np.float32(0.0)
+            continue
+        node = sight.seen[r, t]
+        dx, dy = coords[node, 0] - coords[here, 0], coords[node, 1] - coords[here, 1]
+        sight.nodes[r, t, 0] = (dx * cosine + dy * sine) / radius
+        sight.nodes[r, t, 1] = (dy * cosine - dx * sine) / radius
+        sight.nodes[r, t, 2] = float(sight.rho[r, t]) / radius
+        sight.nodes[r, t, 3] = (far - math.sqrt((dx - ax) ** 2 + (dy - ay) ** 2)) / radius
+        if depot:
+            sight.nodes[r, t, 4] = float(demand[node]) / max(state.units[r], 1)
+            sight.nodes[r, t, 5] = float(demand[node]) / capacity
+
+
+@njit(nogil=True, cache=True)
+def move(state, demand, capacity, sight, scores, clip, uniforms, actions, step):  # type: ignore[no-untyped-def]
+    """Choose by scores (R, 1 + K), greedily or by uniforms (R, T), and go there."""
+    depot = demand.shape[0] > 0
+    for r in range(scores.shape[0]):
+        found = 0
+        while found < sight.seen.shape[1] and sight.present[r, 1 + found]:
+            found += 1
+        home = depot and (state.current[r] != 0 or state.left[r] == 0)
+        if found == 0 and not home:  # a finished tour stays
+            actions[r, step] = state.current[r]
+            continue
+        if uniforms.shape[0] > 0:
+            node = _sample(sight.seen[r], scores[r], found, home, clip, uniforms[r, step])
+        else:
+            node = _best(sight.seen[r], scores[r], found, home)
+        actions[r, step] = node
+        _go(state, demand, capacity, r, node)
+
+
+@njit(nogil=True)
+def _best(index, scores, found, home):  # type: ignore[no-untyped-def]
+    """The node with the highest score; of equals the lowest."""
+    node, top = (np.int64(0), scores[0]) if home else (index[0], scores[1])
+    for t in range(found):
+        if scores[1 + t] > top or (scores[1 + t] == top and index[t] < node):
+            node, top = index[t], scores[1 + t]
+    return node
+
+
+@njit(nogil=True)
+def _sample(index, scores, found, home, clip, uniform):  # type: ignore[no-untyped-def]
+    """A node drawn from softmax(clip * tanh(scores)) by inverting the distribution, nodes in order of their index."""
+    order = np.argsort(index[:found])
+    mass = np.empty(found + 1)
+    top = math.tanh(scores[0]) if home else -1.0
+    for t in range(found):
+        top = max(top, math.tanh(scores[1 + t]))
+    total = math.exp(clip * (math.tanh(scores[0]) - top)) if home else 0.0
+    mass[0] = total
+    for i in range(found):
+        total += math.exp(clip * (math.tanh(scores[1 + order[i]]) - top))
+        mass[1 + i] = total
+    target = uniform * total
+    for i in range(found + 1):
+        if mass[i] > target:
+            return np.int64(0) if i == 0 else index[order[i - 1]]
+    return index[order[found - 1]]

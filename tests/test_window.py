@@ -1,0 +1,87 @@
+"""The window policy: what it must not depend on, and what can be chosen. Its equations are tested in test_policy."""
+
+import numpy as np
+import pytest
+import torch
+from samples import after, random_policy, random_task, random_walk, small_config
+
+from elg.decode import DecodeConfig, decode
+from elg.neighbours import Neighbourhood
+from elg.policy import Policy, PolicyConfig
+from elg.problems import PROBLEMS, Task
+
+PLAIN = DecodeConfig(path="plain", threads=1)
+FAST = DecodeConfig(path="fast", threads=1)
+
+
+def window_config(problem: str, **changes: object) -> PolicyConfig:
+    window = {"local": "window", "local_layers": 2, "global_policy": False, "penalty": False, "neighbours": 7}
+    return small_config(problem, **window | changes)
+
+
+def window_policy(problem: str, **changes: object) -> Policy:
+    return random_policy(window_config(problem, **changes), scale=1.5)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_only_the_window_can_be_chosen(problem: str) -> None:
+    policy = window_policy(problem)
+    task = random_task(np.random.default_rng(0), problem, 30)
+    cache, state = after(policy, task, [3, 4])
+    logits = policy.logits(cache, state)[0, 0]
+    rho = np.hypot(*(task.coords - task.coords[4]).T)
+    nearest = [node for node in np.argsort(rho) if node not in (3, 4) and (problem == "tsp" or node != 0)]
+    if problem == "cvrp":
+        nearest = [node for node in nearest if task.demand[node] <= state.load.item()]
+    expected = {*nearest[:7], *([0] if problem == "cvrp" else [])}
+    assert set(torch.nonzero(logits.isfinite()).flatten().tolist()) == expected
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("moves", [1, 12])
+def test_rotation_scale_and_translation_change_nothing(problem: str, moves: int) -> None:
+    """Also where the anchor gives no direction: at the first node of a tour and at the depot."""
+    policy, rng = window_policy(problem), np.random.default_rng(1)
+    task = random_task(rng, problem, 40)
+    walk = random_walk(rng, task, moves)
+    walk = [*walk, 0] if problem == "cvrp" and moves > 1 and walk[-1] != 0 else walk
+    turn = np.array([[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]])
+    moved = task._replace(coords=5.0 * task.coords @ turn.T + 3.0)
+    usual, other = (policy.logits(*after(policy, x, walk)) for x in (task, moved))
+    torch.testing.assert_close(other, usual, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_far_anchor_is_drawn_nearer(problem: str) -> None:
+    """All features stay small, however far the anchor is: what a large instance shows, a small one has shown."""
+    policy = window_policy(problem)
+    coords = np.concatenate([[[1000.0, 0.0]], np.random.default_rng(0).random((20, 2))])
+    task = Task(coords, None, None)
+    if problem == "cvrp":
+        task = Task(coords, np.r_[0, np.ones(20, np.int64)], 50)
+    cache, state = after(policy, task, [0, 3] if problem == "tsp" else [3])
+    near = torch.tensor([[[5, 6, 7]]])
+    rho = torch.tensor([[[0.1, 0.2, 0.3]]])
+    seen = Neighbourhood(near, torch.ones_like(near, dtype=torch.bool), rho, rho, rho[..., -1:])
+    window = policy.local.window(cache.batch, state, seen)
+    assert window.anchor[0, 0] == 2.0
+    assert 8 < window.anchor[0, 1] < 9  # log(1 + 1000 / 0.3)
+    assert window.nodes.abs().max() < 5
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("path", [PLAIN, FAST], ids=["plain", "fast"])
+def test_tiny_tasks(problem: str, path: DecodeConfig) -> None:
+    policy = window_policy(problem)
+    for n in (2, 3, 5):
+        task = random_task(np.random.default_rng(n), problem, n)
+        (actions,) = decode(policy, [task], [np.arange(n - 1) + (problem == "cvrp")], path)
+        for row in actions.tolist():
+            assert sorted(set(row) - {0}) == list(range(1, n))
+
+
+def test_bad_configs() -> None:
+    with pytest.raises(ValueError, match="local is 'wide', must be light or window"):
+        small_config("tsp", local="wide")
+    with pytest.raises(ValueError, match="local_layers is 0, but a window needs at least 1"):
+        window_config("tsp", local_layers=0)

@@ -111,7 +111,7 @@ def solve_command(
         list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
     ],
     starts: Annotated[
-        int | None, typer.Option(min=1, help="Start nodes per instance.", show_default="all, CVRP at most 1000")
+        int | None, typer.Option(min=1, help="Start nodes per instance.", show_default="all, fewer on large instances")
     ] = None,
     symmetries: Annotated[int, typer.Option(min=1, max=8, help="Symmetries of the square to try.")] = 8,
     weights: Annotated[

@@ -15,18 +15,19 @@ from elg.checkpoint import load_policy, shipped_weights
 from elg.decode import Actions, DecodeConfig, Progress, decode
 from elg.geometry import SYMMETRIES, normalise, symmetry
 from elg.instance import Instance
-from elg.policy import Policy
+from elg.policy import Policy, PolicyConfig
 from elg.problems import ProblemName, Task
 from elg.solution import Solution, gap
 
 MOST_STARTS = 1000  # of a CVRP unless asked for more, as in the paper
+WINDOW_MOVES = 60_000  # of a window policy per symmetry unless asked for more: a few seconds on two cores
 
 
 @dataclass(frozen=True)
 class SolveConfig:
     """What to spend on an instance. More starts and symmetries give better solutions and take longer."""
 
-    starts: int | None = None  # default: every node, in CVRP at most 1000 customers
+    starts: int | None = None  # default: every node; fewer on large instances, so that it takes seconds
     symmetries: int = SYMMETRIES
     seed: int = 0  # chooses the starts when they are fewer than the nodes
     threads: int | None = None
@@ -87,8 +88,8 @@ def solve(instance: Instance, config: SolveConfig | None = None, on_progress: Pr
     begin = time.perf_counter()
     policy = _policy(instance, config)
     loaded = time.perf_counter()
-    starts = choose_starts(instance, config)
-    tasks = [make_task(instance, index) for index in range(config.symmetries)]
+    starts = choose_starts(instance, config, policy.config)
+    tasks = [make_task(instance, index) for index in distinct_symmetries(config.symmetries, policy.config)]
     rollouts = decode(policy, tasks, [starts] * len(tasks), config.decoding(), on_progress=on_progress)
     decoded = time.perf_counter()
     solution = best_solution(instance, rollouts)
@@ -97,14 +98,23 @@ def solve(instance: Instance, config: SolveConfig | None = None, on_progress: Pr
     return Result(solution, seconds, config.seed, len(starts), config.symmetries)
 
 
-def choose_starts(instance: Instance, config: SolveConfig) -> NDArray[np.int64]:
+def choose_starts(instance: Instance, config: SolveConfig, policy: PolicyConfig) -> NDArray[np.int64]:
     """First nodes of the rollouts: all, or a seeded sample. CVRP starts at customers, never at the depot."""
     nodes = np.arange(instance.size - instance.customers, instance.size)
-    most = MOST_STARTS if instance.problem == "cvrp" else len(nodes)
+    if policy.local == "window":
+        most = max(8, WINDOW_MOVES // len(nodes))
+    else:
+        most = MOST_STARTS if instance.problem == "cvrp" else len(nodes)
     count = min(config.starts or most, len(nodes))
     if count == len(nodes):
         return nodes
     return np.sort(np.random.default_rng(config.seed).choice(nodes, count, replace=False))
+
+
+def distinct_symmetries(count: int, policy: PolicyConfig) -> list[int]:
+    """Which of the first `count` symmetries to decode: a window alone sees rotations as the same instance."""
+    only_window = policy.local == "window" and not policy.global_policy
+    return list(range(count))[:2] if only_window else list(range(count))  # 1 is a reflection
 
 
 def make_task(instance: Instance, index: int = 0) -> Task:

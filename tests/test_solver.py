@@ -8,13 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from samples import random_instance, random_policy, small_config
 
 from elg.checkpoint import save_policy
+from elg.decode import decode
 from elg.geometry import SYMMETRIES, symmetry
 from elg.instance import Instance, Metric, embed
+from elg.policy import Policy, PolicyConfig
 from elg.problems import PROBLEMS
-from elg.solver import MOST_STARTS, Result, SolveConfig, choose_starts, costs, make_task, routes, solve
+from elg.solver import (
+    MOST_STARTS,
+    Result,
+    SolveConfig,
+    choose_starts,
+    costs,
+    distinct_symmetries,
+    make_task,
+    routes,
+    solve,
+)
 
 Weights = Callable[[str], Path]
 FEW = {"starts": 4, "symmetries": 2, "threads": 1}
@@ -150,21 +163,43 @@ def test_memory_does_not_change_the_answer(weights: Weights) -> None:
     assert run(instance, weights, memory_gb=1e-6).solution == run(instance, weights).solution
 
 
+LIGHT = PolicyConfig("tsp")
+WINDOW = PolicyConfig("tsp", local="window", local_layers=1, global_policy=False, penalty=False)
+
+
 def test_starts() -> None:
     tsp, cvrp = random_instance("tsp", 30), random_instance("cvrp", 30)
-    assert choose_starts(tsp, SolveConfig()).tolist() == list(range(30))
-    assert choose_starts(cvrp, SolveConfig()).tolist() == list(range(1, 30))  # never the depot
-    assert choose_starts(tsp, SolveConfig(starts=99)).tolist() == list(range(30))
+    assert choose_starts(tsp, SolveConfig(), LIGHT).tolist() == list(range(30))
+    assert choose_starts(cvrp, SolveConfig(), LIGHT).tolist() == list(range(1, 30))  # never the depot
+    assert choose_starts(tsp, SolveConfig(starts=99), LIGHT).tolist() == list(range(30))
     large_tsp, large_cvrp = random_instance("tsp", MOST_STARTS + 9), random_instance("cvrp", MOST_STARTS + 9)
-    assert len(choose_starts(large_tsp, SolveConfig())) == MOST_STARTS + 9
-    assert len(choose_starts(large_cvrp, SolveConfig())) == MOST_STARTS
-    assert len(choose_starts(large_cvrp, SolveConfig(starts=MOST_STARTS + 5))) == MOST_STARTS + 5
+    assert len(choose_starts(large_tsp, SolveConfig(), LIGHT)) == MOST_STARTS + 9
+    assert len(choose_starts(large_cvrp, SolveConfig(), LIGHT)) == MOST_STARTS
+    assert len(choose_starts(large_cvrp, SolveConfig(starts=MOST_STARTS + 5), LIGHT)) == MOST_STARTS + 5
     for instance in (tsp, cvrp):
-        some = [choose_starts(instance, SolveConfig(starts=6, seed=seed)).tolist() for seed in (0, 0, 1)]
+        some = [choose_starts(instance, SolveConfig(starts=6, seed=seed), LIGHT).tolist() for seed in (0, 0, 1)]
         assert some[0] == some[1] != some[2]
         assert len(set(some[0])) == 6
         assert some[0] == sorted(some[0])
         assert min(some[0]) >= instance.size - instance.customers
+
+
+def test_a_window_policy_has_fewer_starts_on_large_instances() -> None:
+    for n, starts in ((30, 30), (600, 100), (9000, 8)):
+        assert len(choose_starts(random_instance("tsp", n), SolveConfig(), WINDOW)) == starts
+    assert len(choose_starts(random_instance("tsp", 900), SolveConfig(starts=900), WINDOW)) == 900
+
+
+def test_rotations_are_decoded_once_where_they_look_the_same() -> None:
+    assert distinct_symmetries(8, LIGHT) == list(range(8))
+    assert distinct_symmetries(8, WINDOW) == [0, 1]
+    assert distinct_symmetries(1, WINDOW) == [0]
+    torch.manual_seed(0)
+    policy = Policy(WINDOW)
+    instance = random_instance("tsp", 25)
+    tours = [decode(policy, [make_task(instance, i)], [np.arange(25)])[0] for i in range(8)]
+    for i in range(8):
+        assert np.array_equal(tours[i], tours[i.bit_count() % 2])  # an odd number of flips is a reflection
 
 
 def test_more_starts_than_nodes(weights: Weights) -> None:

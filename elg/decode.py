@@ -205,13 +205,13 @@ def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: 
         state = policy.problem.start(batch, first.to(device))
         actions = [state.current]
         while not bool(policy.problem.finished(batch, state).all()):
-            scores, valid = policy.scores(encoded, state)
+            scores, closed = policy.scores(encoded, state)
             if parts[0][2].size:
                 drawn = [_column(uniform, row, len(actions)) for (_, _, uniform), row in zip(parts, rows, strict=True)]
-                logits = (policy.config.clip * scores.tanh()).masked_fill(~valid, -torch.inf)
+                logits = torch.add(closed, scores.tanh(), alpha=policy.config.clip)
                 chosen = invert(logits, torch.from_numpy(np.stack(drawn)).to(device))
             else:
-                chosen = scores.masked_fill(~valid, -torch.inf).argmax(-1)
+                chosen = (scores + closed).argmax(-1)
             state = policy.problem.step(batch, state, chosen)
             actions.append(chosen)
             report(running=len(actions) * len(parts) * first.shape[1] * n)

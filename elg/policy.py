@@ -105,6 +105,11 @@ def distance_bias(batch: Batch, heads: int) -> Tensor:
     return (-slope[:heads, None, None] * distance[:, None]).masked_fill(~batch.real[:, None, None], -torch.inf)
 
 
+def close(valid: Tensor) -> Tensor:
+    """0 where True, -inf where False. Adding that is twice as fast as a boolean mask of attention or scores."""
+    return torch.zeros(valid.shape, device=valid.device).masked_fill_(~valid, -torch.inf)
+
+
 class InstanceNorm(nn.Module):
     """Normalises each feature over the real nodes of its own instance."""
 
@@ -190,15 +195,15 @@ class GlobalPolicy(nn.Module):
             nodes = layer(nodes, real, mask)
         return nodes
 
-    def scores(self, cache: Cache, state: State, valid: Tensor) -> Tensor:
-        """u_global = q.k / sqrt(d) as (B, M, N), after one masked attention (the glimpse)."""
+    def scores(self, cache: Cache, state: State, closed: Tensor) -> Tensor:
+        """u_global = q.k / sqrt(d) as (B, M, N), after one attention to nodes that are not closed (the glimpse)."""
         query = gather_nodes(cache.query_last, state.current)
         if cache.query_first is not None:
             query = query + gather_nodes(cache.query_first, state.first)
         if self.query_load is not None:
             query = query + self.query_load(self.problem.load_share(cache.batch, state)[..., None])
         query = split_heads(query, self.heads)
-        glimpse = F.scaled_dot_product_attention(query, cache.keys, cache.values, attn_mask=valid[:, None])
+        glimpse = F.scaled_dot_product_attention(query, cache.keys, cache.values, attn_mask=closed[:, None])
         glimpse = glimpse.transpose(1, 2).flatten(2)  # (B, M, D)
         return torch.baddbmm(cache.offset[:, None], glimpse, cache.readout.transpose(1, 2))
 
@@ -359,9 +364,9 @@ class Policy(nn.Module):
         return self.global_.encode(batch)
 
     def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:
-        """(u~_global + u_local, valid), both (B, M, N); scores of invalid nodes are finite and meaningless.
+        """(u~_global + u_local, closed), both (B, M, N): closed is 0 for nodes that may come next and -inf for others.
 
-        A window alone says nothing of the nodes outside of it: they do not count as valid.
+        The scores of those others are finite and meaningless. A window alone closes all nodes outside of it.
         Greedy decoding compares these: tanh keeps their order but rounds large ones into ties.
         """
         batch, config = cache.batch, self.config
@@ -370,15 +375,16 @@ class Policy(nn.Module):
         if self.problem.has_depot:  # the depot is a token of its own, never one of the K
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
-        u = torch.zeros(valid.shape, device=valid.device)
+        closed = close(valid)
+        u = torch.zeros_like(closed)
         if self.global_ is not None:
-            u = self.global_.scores(cache, state, valid)
+            u = self.global_.scores(cache, state, closed)
         if config.penalty:
             u = u - config.xi
         node, score = self._near_scores(cache, state, near, valid)
         if self.global_ is None and config.local == "window":
-            valid = valid & torch.zeros_like(valid).scatter(2, node, True)
-        return u.scatter_add(2, node, score), valid
+            closed = close(valid & torch.zeros_like(valid).scatter(2, node, True))
+        return u.scatter_add(2, node, score), closed
 
     def _near_scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes (B, M, K or 1 + K) and what they score beyond the others: u_local, and a penalty below xi.
@@ -396,8 +402,8 @@ class Policy(nn.Module):
 
     def logits(self, cache: Cache, state: State) -> Tensor:
         """(B, M, N): C tanh(u), -inf where a node may not come next."""
-        u, valid = self.scores(cache, state)
-        return (self.config.clip * u.tanh()).masked_fill_(~valid, -torch.inf)
+        u, closed = self.scores(cache, state)
+        return torch.add(closed, u.tanh(), alpha=self.config.clip)
 
     def log_prob(self, batch: Batch, actions: Tensor) -> Tensor:
         """(B, M, T-1) log-probabilities of actions 1..T-1 of complete sequences (B, M, T), in one parallel pass.

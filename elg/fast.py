@@ -81,7 +81,7 @@ def supports(config: PolicyConfig) -> bool:
     """Whether the kernels know this network; the plain path knows them all."""
     if config.local == "window":
         return not config.global_policy and not config.penalty
-    return config.local_layers == 0
+    return config.local_layers == 0 and not config.decoder_block
 
 
 def rules(config: PolicyConfig) -> Rules:

@@ -34,6 +34,8 @@ class PolicyConfig:
     layers: int = 6
     hidden: int = 512
     distance_bias: bool = False  # beyond the paper: encoder heads attend to near nodes, each at its own scale
+    log_temperature: bool = False  # beyond the paper: attention sharpens with log N, as many more nodes compete
+    decoder_block: bool = False  # beyond the paper: current node and load join the glimpse, then a feed-forward block
     # ensemble
     penalty: bool = True  # the normalised distance penalty
     xi: float = 1.0  # the penalty outside of the neighbourhood
@@ -88,9 +90,16 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def self_attention(x: Tensor, qkv: nn.Linear, combine: nn.Linear, heads: int, mask: Tensor | None) -> Tensor:
-    """Multi-head attention of x (B, N, D) to itself; mask (B, 1 or H, 1 or N, N) is boolean or added to the scores."""
+def self_attention(
+    x: Tensor, qkv: nn.Linear, combine: nn.Linear, heads: int, mask: Tensor | None, sharpness: Tensor | None = None
+) -> Tensor:
+    """Multi-head attention of x (B, N, D) to itself; mask (B, 1 or H, 1 or N, N) is boolean or added to the scores.
+
+    sharpness (B,) multiplies the scores.
+    """
     q, k, v = (split_heads(part, heads) for part in qkv(x).chunk(3, dim=-1))
+    if sharpness is not None:
+        q = q * sharpness[:, None, None, None]
     attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     return combine(attended.transpose(1, 2).flatten(2))
 
@@ -143,11 +152,13 @@ class EncoderLayer(nn.Module):
         self.down = nn.Linear(hidden, width)
         self.norm2 = InstanceNorm(width)
 
-    def forward(self, x: Tensor, real: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, real: Tensor | None = None, mask: Tensor | None = None, sharpness: Tensor | None = None
+    ) -> Tensor:
         """x (B, N, D), real (B, N) or None when nothing is padded; mask of the attention, by default that padding."""
         if mask is None and real is not None:
             mask = real[:, None, None]
-        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, mask), real)
+        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, mask, sharpness), real)
         return self.norm2(x + self.down(F.relu(self.up(x))), real)
 
 
@@ -159,6 +170,7 @@ class GlobalPolicy(nn.Module):
         problem = PROBLEMS[config.problem]
         width = config.width
         self.problem, self.heads, self.distance_bias = problem, config.heads, config.distance_bias
+        self.log_temperature = config.log_temperature
         self.embed = nn.Linear(3 if problem.has_depot else 2, width)
         self.embed_depot = nn.Linear(2, width) if problem.has_depot else None
         self.layers = nn.ModuleList(EncoderLayer(width, config.heads, config.hidden) for _ in range(config.layers))
@@ -168,20 +180,30 @@ class GlobalPolicy(nn.Module):
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
         self.combine = nn.Linear(width, width)
+        self.block = DecoderBlock(width, config.hidden, problem.has_depot) if config.decoder_block else None
 
     def encode(self, batch: Batch) -> Cache:
         nodes = self.embeddings(batch)
         scale = 1 / math.sqrt(nodes.shape[2])
+        keys = split_heads(self.key(nodes), self.heads)
+        sharpness = self.sharpness(batch)
+        # (W g + b).h_n = g.(W^T h_n) + b.h_n: folding W into the N nodes saves a product for every state.
+        readout, offset = nodes @ self.combine.weight * scale, nodes @ self.combine.bias * scale
+        if self.block is not None:  # which comes between W and the nodes
+            readout, offset = nodes * scale, torch.zeros_like(offset)
         return Cache(
             batch,
             query_last=self.query_last(nodes),
             query_first=None if self.query_first is None else self.query_first(nodes),
-            keys=split_heads(self.key(nodes), self.heads),
+            keys=keys if sharpness is None else keys * sharpness[:, None, None, None],
             values=split_heads(self.value(nodes), self.heads),
-            # (W g + b).h_n = g.(W^T h_n) + b.h_n: folding W into the N nodes saves a product for every state.
-            readout=nodes @ self.combine.weight * scale,
-            offset=nodes @ self.combine.bias * scale,
+            readout=readout,
+            offset=offset,
         )
+
+    def sharpness(self, batch: Batch) -> Tensor | None:
+        """(B,) log N / log 100: attention over more nodes than the usual 100 is sharper, and softer over fewer."""
+        return batch.size.float().log() / math.log(100) if self.log_temperature else None
 
     def embeddings(self, batch: Batch) -> Tensor:
         """(B, N, D): linear embeddings, the depot's from a layer of its own, and the encoder's layers."""
@@ -191,8 +213,9 @@ class GlobalPolicy(nn.Module):
             nodes = torch.cat([self.embed_depot(features[:, :1, :2]), nodes[:, 1:]], dim=1)
         real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
         mask = distance_bias(batch, self.heads) if self.distance_bias else None
+        sharpness = self.sharpness(batch)
         for layer in self.layers:
-            nodes = layer(nodes, real, mask)
+            nodes = layer(nodes, real, mask, sharpness)
         return nodes
 
     def scores(self, cache: Cache, state: State, closed: Tensor) -> Tensor:
@@ -205,7 +228,28 @@ class GlobalPolicy(nn.Module):
         query = split_heads(query, self.heads)
         glimpse = F.scaled_dot_product_attention(query, cache.keys, cache.values, attn_mask=closed[:, None])
         glimpse = glimpse.transpose(1, 2).flatten(2)  # (B, M, D)
+        if self.block is not None:
+            here, load = gather_nodes(cache.readout, state.current), self.problem.load_share(cache.batch, state)
+            glimpse = self.block(self.combine(glimpse), here, load)
         return torch.baddbmm(cache.offset[:, None], glimpse, cache.readout.transpose(1, 2))
+
+
+class DecoderBlock(nn.Module):
+    """The current node's embedding and the load join the glimpse; a feed-forward block with a residual follows."""
+
+    def __init__(self, width: int, hidden: int, has_load: bool) -> None:
+        super().__init__()
+        self.here = nn.Linear(width, width, bias=False)
+        self.load = nn.Linear(1, width, bias=False) if has_load else None
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+
+    def forward(self, glimpse: Tensor, here: Tensor, load: Tensor) -> Tensor:
+        """glimpse and here (B, M, D), load (B, M)."""
+        x = glimpse + self.here(here)
+        if self.load is not None:
+            x = x + self.load(load[..., None])
+        return x + self.down(F.relu(self.up(x)))
 
 
 class LocalLayer(nn.Module):

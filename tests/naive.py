@@ -109,12 +109,17 @@ def instance_norm(rows: Sequence[Vector], weight: Vector, bias: Vector) -> list[
 
 
 def self_attention(
-    weights: Weights, name: str, rows: Sequence[Vector], heads: int, away: Sequence[Sequence[float]] | None = None
+    weights: Weights,
+    name: str,
+    rows: Sequence[Vector],
+    heads: int,
+    away: Sequence[Sequence[float]] | None = None,
+    sharp: float = 1.0,
 ) -> list[Vector]:
     """Attention of each row to all rows, without bias on q, k and v, added to the row."""
     width = len(rows[0])
     q, k, v = ([matrix @ row for row in rows] for matrix in weights[f"{name}.qkv.weight"].reshape(3, width, width))
-    mixed = [attend(query, k, v, heads, away[i] if away else None) for i, query in enumerate(q)]
+    mixed = [attend(sharp * query, k, v, heads, away[i] if away else None) for i, query in enumerate(q)]
     return [row + linear(weights, f"{name}.combine", m) for row, m in zip(rows, mixed, strict=True)]
 
 
@@ -124,9 +129,14 @@ def feed_forward(weights: Weights, name: str, row: Vector) -> Vector:
 
 
 def encoder_layer(
-    weights: Weights, name: str, rows: Sequence[Vector], heads: int, away: Sequence[Sequence[float]] | None = None
+    weights: Weights,
+    name: str,
+    rows: Sequence[Vector],
+    heads: int,
+    away: Sequence[Sequence[float]] | None = None,
+    sharp: float = 1.0,
 ) -> list[Vector]:
-    rows = self_attention(weights, name, rows, heads, away)
+    rows = self_attention(weights, name, rows, heads, away, sharp)
     rows = instance_norm(rows, weights[f"{name}.norm1.weight"], weights[f"{name}.norm1.bias"])
     rows = [feed_forward(weights, name, row) for row in rows]
     return instance_norm(rows, weights[f"{name}.norm2.weight"], weights[f"{name}.norm2.bias"])
@@ -144,8 +154,13 @@ def encode(weights: Weights, config: Any, task: Any) -> list[Vector]:
     if config.distance_bias:  # in units of the mean spacing of the nodes
         away = [[math.dist(a, b) * math.sqrt(len(task.coords)) for b in task.coords] for a in task.coords]
     for i in range(config.layers):
-        rows = encoder_layer(weights, f"global_.layers.{i}", rows, config.heads, away)
+        rows = encoder_layer(weights, f"global_.layers.{i}", rows, config.heads, away, sharpness(config, task))
     return rows
+
+
+def sharpness(config: Any, task: Any) -> float:
+    """What multiplies the scores of attention in the global policy."""
+    return math.log(len(task.coords)) / math.log(100) if config.log_temperature else 1.0
 
 
 def global_scores(
@@ -160,7 +175,14 @@ def global_scores(
     nodes = valid_nodes(task, chosen)
     keys = [linear(weights, "global_.key", rows[node]) for node in nodes]
     values = [linear(weights, "global_.value", rows[node]) for node in nodes]
+    query = query * sharpness(config, task)
     glimpse = linear(weights, "global_.combine", attend(query, keys, values, config.heads))
+    if config.decoder_block:
+        glimpse = glimpse + linear(weights, "global_.block.here", rows[chosen[-1]] / math.sqrt(config.width))
+        if task.demand is not None:
+            share = np.array([load_left(task, chosen) / task.capacity])
+            glimpse = glimpse + linear(weights, "global_.block.load", share)
+        glimpse = feed_forward(weights, "global_.block", glimpse)
     return {node: float(glimpse @ rows[node]) / math.sqrt(config.width) for node in nodes}
 
 

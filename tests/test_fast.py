@@ -119,6 +119,7 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"clip": 10.0},
         {"heads": 1, "local_heads": 1},
         {"distance_bias": True},
+        {"log_temperature": True},
         {**WINDOW, "neighbours": 6},
         {**WINDOW, "neighbours": 100, "clip": 10.0},
     ],
@@ -245,6 +246,7 @@ def test_blocks_of_one_rollout(threads: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_supports() -> None:
     assert fast.supports(small_config("tsp"))
     assert not fast.supports(small_config("tsp", local_layers=3))
+    assert not fast.supports(small_config("tsp", decoder_block=True))
     assert fast.supports(small_config("tsp", **WINDOW))
     assert not fast.supports(small_config("tsp", **WINDOW | {"global_policy": True}))
 

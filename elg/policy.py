@@ -449,14 +449,16 @@ class Policy(nn.Module):
         u, closed = self.scores(cache, state)
         return torch.add(closed, u.tanh(), alpha=self.config.clip)
 
-    def log_prob(self, batch: Batch, actions: Tensor) -> Tensor:
-        """(B, M, T-1) log-probabilities of actions 1..T-1 of complete sequences (B, M, T), in one parallel pass.
+    def log_prob(self, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
+        """(B, M, S) log-probabilities of actions at `steps` (S,) of complete sequences (B, M, T), in one parallel pass.
 
-        The first action is the given start. Equal to stepping through `logits`; padding moves have log-probability 0.
+        By default at 1..T-1: the first action is the given start. Equal to stepping through `logits`; padding moves
+        have log-probability 0.
         """
-        steps = torch.arange(1, actions.shape[2], device=actions.device)
+        if steps is None:
+            steps = torch.arange(1, actions.shape[2], device=actions.device)
         log_p = self.logits(self.encode(batch), self.problem.along(batch, actions, steps)).log_softmax(-1)
-        chosen = actions[:, :, 1:].flatten(1, 2)
+        chosen = actions[:, :, steps].flatten(1, 2)
         return log_p.gather(2, chosen[:, :, None]).view(*actions.shape[:2], -1)
 
 

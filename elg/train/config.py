@@ -25,7 +25,7 @@ class DataConfig:
     batch: int = 120  # most instances per step, over all processes
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
-    states: int = 0  # states per walk that imitation scores; 0: all
+    states: int = 0  # states per walk or rollout to learn from; 0: all
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly (TSP)
     own: bool = False  # every second batch on the fly completes what the policy of train.init has begun (TSP)
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones

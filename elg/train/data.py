@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from elg.checkpoint import load_policy
 from elg.decode import DecodeConfig, decode
@@ -29,6 +31,12 @@ AHEAD = 100  # groups to label in advance
 def step_rng(seed: int, step: int, purpose: int = 0) -> np.random.Generator:
     """The only randomness of a step; resuming needs no saved generator."""
     return np.random.default_rng([seed, step, purpose])
+
+
+def some_steps(first: int, end: int, count: int, rng: np.random.Generator) -> Tensor:
+    """`count` of the steps first..end-1, without repetition; all of them if count is 0 or too large."""
+    steps = np.arange(first, end)
+    return torch.from_numpy(rng.choice(steps, count, replace=False) if 0 < count < len(steps) else steps)
 
 
 def batch_size(config: DataConfig, nodes: int) -> int:

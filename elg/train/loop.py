@@ -22,7 +22,7 @@ from elg.checkpoint import load_policy, save_policy
 from elg.decode import DecodeConfig
 from elg.policy import Policy, PolicyConfig, with_local
 from elg.train.config import Config
-from elg.train.data import LabelSource, label_source, random_tasks, step_rng
+from elg.train.data import LabelSource, label_source, random_tasks, some_steps, step_rng
 from elg.train.imitate import imitation_loss, make_lesson
 from elg.train.labels import Labelled
 from elg.train.processes import Processes
@@ -151,9 +151,7 @@ class Trainer:
         if len(mine) == 0:
             return total, count, len(labels)
         lesson = lesson.select(mine).to(device)
-        steps = torch.arange(lesson.begin, lesson.actions.shape[2])
-        if 0 < data.states < len(steps):
-            steps = torch.from_numpy(lesson.begin + rng.choice(len(steps), data.states, replace=False))
+        steps = some_steps(lesson.begin, lesson.actions.shape[2], data.states, rng)
         with self._autocast():
             total, count = imitation_loss(self.policy, lesson, steps.to(device))
         total.backward()
@@ -168,9 +166,11 @@ class Trainer:
         rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding)
         loss_of = reinforce_loss if config.train.method == "reinforce" else best_rollout_loss
         total = torch.zeros((), device=device)
-        for batch, actions in pieces(mine, rollouts, config.train.chunk, device):
+        parts = pieces(mine, rollouts, config.train.chunk, device)
+        for (batch, actions), own in zip(parts, rngs[:: config.train.chunk], strict=True):
+            steps = some_steps(1, actions.shape[2], config.data.states, own).to(device)
             with self._autocast():
-                loss = loss_of(self.policy, batch, actions)
+                loss = loss_of(self.policy, batch, actions, steps)
             loss.backward()
             total += loss.detach()
         return total, torch.tensor(float(len(mine)), device=device), len(tasks)

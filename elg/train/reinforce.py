@@ -64,15 +64,21 @@ def advantages(length: Tensor) -> Tensor:
     return torch.where(most > 1e-6 * mean, gain / most, 0.0)
 
 
-def reinforce_loss(policy: Policy, batch: Batch, actions: Tensor) -> Tensor:
-    """Sum over instances of the mean over rollouts of -advantage * log p."""
+def reinforce_loss(policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
+    """Sum over instances of the mean over rollouts of -advantage * log p.
+
+    Some of the steps stand for all of them: the gradient is right on average.
+    """
     weight = advantages(policy.problem.length(batch, actions))
-    return -(weight * policy.log_prob(batch, actions).sum(-1)).mean(dim=1).sum()
+    log_p = policy.log_prob(batch, actions, steps).mean(-1) * (actions.shape[2] - 1)
+    return -(weight * log_p).mean(dim=1).sum()
 
 
-def best_rollout_loss(policy: Policy, batch: Batch, actions: Tensor) -> Tensor:
-    """Sum over instances of the mean -log p per move of the shortest rollout."""
+def best_rollout_loss(policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
+    """Sum over instances of the mean -log p per move, at all or the given steps, of the shortest rollout."""
+    if steps is None:
+        steps = torch.arange(1, actions.shape[2], device=actions.device)
     best = policy.problem.length(batch, actions).argmin(dim=1)
     chosen = actions.gather(1, best[:, None, None].expand(-1, -1, actions.shape[2]))
-    moves = (chosen[:, :, 1:] != chosen[:, :, :-1]).sum(-1)  # without those of a finished rollout, which stays
-    return -(policy.log_prob(batch, chosen).sum(-1) / moves).sum()
+    moves = (chosen[:, :, steps] != chosen[:, :, steps - 1]).sum(-1)  # without those of a finished rollout, which stays
+    return -(policy.log_prob(batch, chosen, steps).sum(-1) / moves.clamp(min=1)).sum()

@@ -1,10 +1,12 @@
 """REINFORCE: the parallel gradient is that of stepping, advantages by hand, sampling that knows no neighbours."""
 
+from collections.abc import Callable
+
 import naive
 import numpy as np
 import pytest
 import torch
-from samples import random_policy, random_task
+from samples import random_policy, random_task, small_config
 from tiny import NETWORK, assert_same_gradients, gradients
 from torch import Tensor
 
@@ -138,3 +140,13 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str, loss_of) -> No
         (loss_of(policy, batch, actions) / 3).backward()
         optimiser.step()
     assert np.mean(lengths[-5:]) < 0.95 * np.mean(lengths[:3])
+
+
+@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
+def test_some_steps_stand_for_all_of_them(loss_of: Callable[..., Tensor]) -> None:
+    """Averaged over all single steps, the loss is that of all steps."""
+    policy = random_policy(small_config("tsp"))
+    batch = make_batch([random_task(np.random.default_rng(0), "tsp", 8)])
+    actions = torch.stack([torch.randperm(8) for _ in range(5)])[None]
+    parts = [loss_of(policy, batch, actions, torch.tensor([step])) for step in range(1, 8)]
+    torch.testing.assert_close(torch.stack(parts).mean(), loss_of(policy, batch, actions))

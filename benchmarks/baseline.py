@@ -62,7 +62,8 @@ class Walk:
 def check(config: PolicyConfig) -> None:
     """ValueError unless the yardstick knows this network: the paper's, with the depot as a token."""
     plain = PolicyConfig(config.problem)
-    for field in ("global_policy", "local_policy", "penalty", "local_layers", "coordinates"):
+    known_fields = ("global_policy", "local_policy", "local", "penalty", "local_layers", "coordinates")
+    for field in (*known_fields, "log_temperature", "decoder_block"):
         is_, known = getattr(config, field), getattr(plain, field)
         if is_ != known:
             raise ValueError(f"{field} is {is_!r}, the baseline knows {known!r} only")

@@ -2,7 +2,8 @@
 
     python benchmarks/decode.py [--sizes 100 200 500 1000] [--problems tsp cvrp] [--threads 2] [--json FILE]
 
-One uniform instance per row, under the 8 symmetries, one greedy rollout from each of its N nodes (CVRP: customers).
+The paper's network with random weights, unless --weights names others. One uniform instance per row, under the 8
+symmetries, one greedy rollout from each of its N nodes (CVRP: customers).
 (a) is benchmarks/baseline.py, which says what it does at each step; (b) is elg.decode.decode. Both include encoding
 and take the best of --repeat runs. Each runs in a process of its own, so that peak memory is its own.
 
@@ -36,7 +37,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from elg import generate
-from elg.checkpoint import load_policy, shipped_weights
+from elg.checkpoint import load_policy
 from elg.decode import Actions, DecodeConfig, decode
 from elg.geometry import SYMMETRIES, symmetry
 from elg.policy import Policy, PolicyConfig
@@ -284,7 +285,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=3, help="runs of each, the best counts; default 3")
     parser.add_argument("--steps", type=int, default=5, help="steps that the baseline is timed on; default 5")
     parser.add_argument("--full", type=int, default=100, help="largest N at which the baseline runs in full")
-    parser.add_argument("--weights", type=Path, nargs="+", default=[], help="default: those in the package")
+    parser.add_argument(
+        "--weights", type=Path, nargs="+", default=[], help="default: random ones of the paper's network"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
     options = parser.parse_args(arguments)
     for name in ("threads", "repeat", "steps"):
@@ -296,12 +299,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def choose_weights(files: Sequence[Path]) -> dict[ProblemName, Path | None]:
-    """The file for each problem: one that was given, or the package's, or None for random weights."""
-    out: dict[ProblemName, Path | None] = {}
-    for problem in ("tsp", "cvrp"):
-        shipped = shipped_weights(problem)
-        out[problem] = shipped if shipped.is_file() else None
-    return out | {load_policy(file).config.problem: file for file in files}
+    """The file for each problem that one was given for; None for random weights of the paper's network."""
+    none: dict[ProblemName, Path | None] = {"tsp": None, "cvrp": None}
+    return none | {load_policy(file).config.problem: file for file in files}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -16,6 +16,8 @@ from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
 from elg.train.labels import Labelled
 
+AFTER_OWN = 24  # moves to imitate behind a policy's own: later ones are as in any near-optimal tour
+
 
 class Lesson(NamedTuple):
     """Labelled instances as the loss takes them: a batch, and M ways through each solution."""
@@ -23,7 +25,7 @@ class Lesson(NamedTuple):
     batch: Batch
     actions: Tensor  # (B, M, T)
     ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP
-    begin: int = 1  # the first action to imitate: those before are a policy's own
+    steps: tuple[int, int]  # the actions to imitate: from, and up to but without
 
     def select(self, rows: Tensor) -> Lesson:
         """The part of a process: some of the instances, padded as the whole is."""
@@ -46,13 +48,14 @@ def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Less
     # A walk that is over stays where it is, as a rollout does.
     actions = np.stack([[np.pad(walk, (0, longest - len(walk)), mode="edge") for walk in group] for group in walks])
     if is_tour:
-        begin = max(1, *(label.own for label in labels))
-        return Lesson(make_batch(tasks), torch.from_numpy(actions), None, begin)
+        own = max(label.own for label in labels)
+        steps = (own, min(own + AFTER_OWN, longest)) if own else (1, longest)
+        return Lesson(make_batch(tasks), torch.from_numpy(actions), None, steps)
     ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
     for row, label in enumerate(labels):
         for route in label.routes:
             ends[row, [route[0], route[-1]]] = True
-    return Lesson(make_batch(tasks), torch.from_numpy(actions), torch.from_numpy(ends))
+    return Lesson(make_batch(tasks), torch.from_numpy(actions), torch.from_numpy(ends), (1, longest))
 
 
 def turned(label: Labelled, rng: Generator) -> Task:

@@ -151,7 +151,7 @@ class Trainer:
         if len(mine) == 0:
             return total, count, len(labels)
         lesson = lesson.select(mine).to(device)
-        steps = some_steps(lesson.begin, lesson.actions.shape[2], data.states, rng)
+        steps = some_steps(*lesson.steps, data.states, rng)
         with self._autocast():
             total, count = imitation_loss(self.policy, lesson, steps.to(device))
         total.backward()

@@ -204,7 +204,9 @@ def test_walks_that_a_policy_began_are_imitated_from_there_on() -> None:
     usual = simple_labels("tsp", [9, 9])
     begun = [Labelled(x.sample, np.roll(x.tour, 4), x.cost, own=5) for x in usual]
     lesson = make_lesson(begun, 1, np.random.default_rng(0))
-    assert lesson.begin == 5
+    assert lesson.steps == (5, 9)
     assert lesson.actions[:, 0].tolist() == [x.tour.tolist() for x in begun]
-    assert lesson.select(torch.tensor([1])).begin == 5
-    assert make_lesson(usual, 1, np.random.default_rng(0)).begin == 1
+    assert lesson.select(torch.tensor([1])).steps == (5, 9)
+    assert make_lesson(usual, 1, np.random.default_rng(0)).steps == (1, 9)
+    long = [Labelled(x.sample, x.tour, x.cost, own=5) for x in simple_labels("tsp", [80])]
+    assert make_lesson(long, 1, np.random.default_rng(0)).steps == (5, 29)

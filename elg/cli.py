@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from elg import __version__
 
@@ -31,6 +32,26 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
 )
+
+
+class SetFirst(TyperGroup):
+    """Commands of `elg bench`; a first word that is none of them is the set to run."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+bench_app = typer.Typer(
+    cls=SetFirst,
+    help="Measure policies and peers on benchmark sets: elg bench SET [OPTIONS], see elg bench run --help.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+data_app = typer.Typer(help="Benchmark files.", rich_markup_mode=None, no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+app.add_typer(data_app, name="data")
 
 
 class PlotFormat(StrEnum):
@@ -266,6 +287,163 @@ def plot_training_command(
 
         plot_training(runs, out)
         print(f"wrote {out}")
+
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="FOLDER", help="Where the benchmark files are.", show_default="$ELG_DATA, or the user's cache"
+    ),
+]
+ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads of every row that can use them.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every row.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only tables and errors.")]
+InstancesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Only these: names, their beginnings or patterns, by commas; ten: ten of Set-X."
+    ),
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first so many of each group.")]
+
+
+@bench_app.command("run")
+def bench_command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SET", help="tsplib, cvrplib-x, cvrplib-xxl, uniform, synthetic, scaling, or a folder of files."
+        ),
+    ],
+    data: DataOption = None,
+    rows: Annotated[
+        str,
+        typer.Option(
+            metavar="ROWS",
+            help="By commas: policy, FILE.safetensors or NAME=FILE.safetensors, each with :single, :starts or :16x2 "
+            "(starts x symmetries), and peers such as pyvrp@5 (seconds).",
+        ),
+    ] = "policy:single,policy:starts,policy",
+    peers: Annotated[
+        str, typer.Option(metavar="NAMES", help="Peers to add at each time limit: all, installed, or names.")
+    ] = "",
+    time_limits: Annotated[str, typer.Option(metavar="SECONDS", help="Time limits of --peers, by commas.")] = "",
+    problem: Annotated[str | None, typer.Option(metavar="tsp|cvrp", help="Only one problem of the set.")] = None,
+    instances: InstancesOption = None,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a policy while decoding.")] = 4.0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where results go; goes on if it holds this run.", show_default="bench/SET"
+        ),
+    ] = None,
+    published: Annotated[bool, typer.Option(help="Show published figures beside the measured ones.")] = True,
+    quiet: QuietOption = False,
+) -> None:
+    """Measure rows on a set (`elg bench SET` for short); print the table, write CSV, pictures and a report."""
+    with _one_line_errors():
+        from elg.bench.rows import Options, parse_limits, parse_rows
+        from elg.bench.sets import Selection, load_set
+
+        limits = parse_limits(time_limits)
+        bench_set = load_set(name, data, Selection(problem, instances, limit))
+        problems = {entry.instance.problem for entry in bench_set.entries}
+        chosen = parse_rows(rows, peers, limits, problems)
+
+        from elg.bench.command import bench
+
+        target = folder or Path("bench") / bench_set.name
+        table = bench(bench_set, chosen, Options(seed, threads, memory), target, quiet, published)
+        print(table.text())
+        print(f"\nwrote {target / 'report.html'}")
+
+
+@bench_app.command("report")
+def bench_report(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a benchmark, finished or not.")],
+    published: Annotated[bool, typer.Option(help="Show published figures beside the measured ones.")] = True,
+) -> None:
+    """Write tables, pictures and the report of a benchmark once more."""
+    with _one_line_errors():
+        from elg.bench.report import write_report
+
+        print(write_report(folder, published).text())
+        print(f"\nwrote {folder / 'report.html'}")
+
+
+@bench_app.command("compare")
+def bench_compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="The folder of a benchmark, or FOLDER:ROW.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one to hold against it.")],
+) -> None:
+    """Compare two benchmarks, instance by instance; exit code 1 if B is worse."""
+    with _one_line_errors():
+        from elg.bench.compare import compare, compare_table
+
+        pairs = compare(a, b)
+        print(compare_table(a, b, pairs).text())
+        if any(pair.regression for pair in pairs):
+            raise typer.Exit(1)
+
+
+@bench_app.command("ablations")
+def bench_ablations(
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each variant.")] = 1000,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of every config.")
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(metavar="CONFIGS", help="Which variants, by commas.", show_default="all")
+    ] = None,
+    data: DataOption = None,
+    instances: InstancesOption = None,
+    limit: LimitOption = None,
+    protocol: Annotated[
+        str, typer.Option(help="How each variant is measured: single, starts, x8 or STARTSxSYMMETRIES.")
+    ] = "x8",
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where training and results go.")] = Path(
+        "bench/ablations"
+    ),
+    quiet: QuietOption = False,
+) -> None:
+    """Train every ablation of the paper briefly on the same data; print its tables with ours beside them."""
+    with _one_line_errors():
+        from elg.bench.ablations import VARIANTS, ablations
+        from elg.bench.rows import Options
+        from elg.bench.sets import Selection, load_set
+
+        names = [name.strip() for name in variants.split(",")] if variants else list(VARIANTS)
+        bench_set = load_set("tsplib", data, Selection(None, instances, limit))
+        options = Options(seed, threads)
+        print(ablations(names, steps, sets or [], bench_set, options, protocol, folder, quiet).text())
+        print(f"\nwrote {folder / 'ablations.md'}")
+
+
+@data_app.callback()
+def _data() -> None:
+    """Benchmark files."""
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SET", help="tsplib, cvrplib-x, cvrplib-xxl.", show_default="all of them"),
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """Download what is missing of TSPLIB and CVRPLIB."""
+    with _one_line_errors():
+        from elg.bench.fetch import fetch
+        from elg.bench.sets import FILE_SETS, data_folder
+
+        for name in names or list(FILE_SETS):
+            fetch(name, data_folder(data), lambda line: print(line, flush=True))
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def cvrp_seconds(customers: int) -> float:
     return 0.5 * (customers / 100) ** 1.1
 
 
-def _fleet(demand: np.ndarray, capacity: int) -> int:
+def fleet(demand: np.ndarray, capacity: int) -> int:
     """Vehicles offered to the solvers: HGS's rule of thumb, never fewer than first-fit decreasing needs."""
     bins: list[int] = []
     for amount in sorted(demand[1:].tolist(), reverse=True):
@@ -184,7 +184,7 @@ def _hgs(coords: np.ndarray, demand: np.ndarray, capacity: int, seconds: float, 
         "y_coordinates": coords[:, 1],
         "demands": demand,
         "vehicle_capacity": capacity,
-        "num_vehicles": _fleet(demand, capacity),
+        "num_vehicles": fleet(demand, capacity),
     }
     parameters = hygese.AlgorithmParameters(timeLimit=seconds, seed=seed)
     try:
@@ -215,7 +215,7 @@ def _pyvrp(coords: np.ndarray, demand: np.ndarray, capacity: int, seconds: float
         locations=[pyvrp.Location(float(x), float(y)) for x, y in coords],
         clients=[pyvrp.Client(location=i, delivery=[int(demand[i])]) for i in range(1, len(coords))],
         depots=[pyvrp.Depot(location=0)],
-        vehicle_types=[pyvrp.VehicleType(num_available=_fleet(demand, capacity), capacity=[capacity])],
+        vehicle_types=[pyvrp.VehicleType(num_available=fleet(demand, capacity), capacity=[capacity])],
         distance_matrices=[distance],
         duration_matrices=[np.zeros_like(distance)],
     )

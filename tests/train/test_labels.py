@@ -128,7 +128,7 @@ def test_cvrp_of_one_and_two_customers() -> None:
 
 
 def test_fleet_is_large_enough_for_bulky_demands() -> None:
-    assert labels._fleet(np.array([0] + [6] * 30), 10) == 31  # HGS's own rule offers 27
+    assert labels.fleet(np.array([0] + [6] * 30), 10) == 31  # HGS's own rule offers 27
 
 
 def test_missing_solver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,155 @@
+"""The simple constructions that everything is compared with: nearest neighbour, random insertion, Clarke-Wright."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from elg.instance import Instance
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+Routes = list[list[int]]
+
+ALL_PAIRS = 2000  # customers up to which savings are computed for every pair
+NEAREST_PAIRS = 100  # beyond: only with so many nearest customers of each
+
+
+def nearest_neighbour(instance: Instance) -> Routes:
+    """Always to the nearest node that is left (and fits); from node 0, or the depot."""
+    demand, capacity = _loads(instance)
+    here, room = 0, capacity
+    open_ = np.ones(instance.size, dtype=bool)
+    open_[0] = False
+    routes = [[0]] if instance.problem == "tsp" else [[]]
+    while open_.any():
+        fitting = np.flatnonzero(open_ & (demand <= room))
+        if len(fitting) == 0:
+            routes.append([])
+            here, room = 0, capacity
+            continue
+        here = int(fitting[instance.distances(here, fitting).argmin()])
+        open_[here] = False
+        room -= int(demand[here])
+        routes[-1].append(here)
+    return routes
+
+
+def random_insertion(instance: Instance, seed: int) -> Routes:
+    """Nodes in random order, each where it lengthens the routes least; a CVRP may open a new route for it."""
+    rng = np.random.default_rng(seed)
+    demand, capacity = _loads(instance)
+    if instance.problem == "tsp":
+        order = rng.permutation(instance.size)
+        walk, route, loads = order[:1], np.zeros(1, np.int64), np.zeros(1, np.int64)
+        order = order[1:]
+    else:
+        order = 1 + rng.permutation(instance.customers)
+        walk, route, loads = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    # walk: the nodes of all routes one after the other, each CVRP route led by its depot; route: whose each node is.
+    for node in order.tolist():
+        place = _cheapest(instance, walk, route, loads + demand[node] <= capacity, node)
+        if place < 0:
+            walk, route = np.append(walk, (0, node)), np.append(route, (len(loads), len(loads)))
+            loads = np.append(loads, demand[node])
+        else:
+            owner = route[place]
+            walk, route = np.insert(walk, place + 1, node), np.insert(route, place + 1, owner)
+            loads[owner] += demand[node]
+    if instance.problem == "tsp":
+        return [walk.tolist()]
+    return [walk[(route == k) & (walk > 0)].tolist() for k in range(len(loads))]
+
+
+def _cheapest(instance: Instance, walk: IntArray, route: IntArray, fits: NDArray[np.bool_], node: int) -> int:
+    """Behind which position of the walk the node costs least; -1: in a new route (CVRP)."""
+    cvrp = instance.problem == "cvrp"
+    alone = float(instance.distances(0, node) + instance.distances(node, 0)) if cvrp else np.inf
+    if len(walk) == 0 or not fits.any():
+        return -1
+    after = np.roll(walk, -1)
+    if cvrp:  # a route ends at its depot, not at that of the next one: both are node 0
+        after[np.append(route[1:] != route[:-1], True)] = 0
+    extra = instance.distances(walk, node) + instance.distances(node, after) - instance.distances(walk, after)
+    extra = np.where(fits[route], extra, np.inf)
+    best = int(extra.argmin())
+    return best if extra[best] <= alone else -1
+
+
+def savings(instance: Instance) -> Routes:
+    """Clarke and Wright (1964): one route per customer, then joined at their ends, the largest saving first."""
+    demand, capacity = _loads(instance)
+    to_depot = instance.distances(np.arange(instance.size), 0)
+    i, j = _pairs(instance)
+    saved = to_depot[i] + to_depot[j] - instance.distances(i, j)
+    worth = np.flatnonzero(saved > 0)
+    order = worth[np.argsort(-saved[worth], kind="stable")]
+    links = _join(i[order], j[order], demand, capacity)
+    return _paths(links)
+
+
+def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
+    """Customers i < j whose joining is considered."""
+    n = instance.customers
+    if n <= ALL_PAIRS:
+        i, j = np.triu_indices(n, 1)
+        return i + 1, j + 1
+    keys = []
+    nodes = np.arange(1, n + 1)
+    for begin in range(0, n, 256):
+        rows = nodes[begin : begin + 256]
+        near = np.argpartition(instance.distances(rows[:, None], nodes), NEAREST_PAIRS, axis=1)[:, : NEAREST_PAIRS + 1]
+        a, b = np.repeat(rows, NEAREST_PAIRS + 1), nodes[near.ravel()]
+        keys.append(np.minimum(a, b) * (n + 1) + np.maximum(a, b))
+    key = np.unique(np.concatenate(keys))
+    i, j = key // (n + 1), key % (n + 1)
+    return i[i != j], j[i != j]
+
+
+@njit(cache=True)
+def _join(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
+    """(n, 2) neighbours of each customer, 0 for the depot, after joining routes in the order of the pairs."""
+    n = len(demand)
+    links = np.zeros((n, 2), np.int64)
+    parent = np.arange(n)
+    load = demand.copy()
+    for k in range(len(i)):
+        a, b = i[k], j[k]
+        if links[a, 1] != 0 or links[b, 1] != 0:  # one of them is inside of its route
+            continue
+        root_a, root_b = a, b
+        while parent[root_a] != root_a:
+            parent[root_a] = parent[parent[root_a]]
+            root_a = parent[root_a]
+        while parent[root_b] != root_b:
+            parent[root_b] = parent[parent[root_b]]
+            root_b = parent[root_b]
+        if root_a == root_b or load[root_a] + load[root_b] > capacity:
+            continue
+        parent[root_b] = root_a
+        load[root_a] += load[root_b]
+        links[a, 1 if links[a, 0] else 0] = b
+        links[b, 1 if links[b, 0] else 0] = a
+    return links
+
+
+def _paths(links: IntArray) -> Routes:
+    """Walk the linked customers from one end of each route to the other."""
+    seen = np.zeros(len(links), dtype=bool)
+    routes = []
+    for end in range(1, len(links)):
+        if seen[end] or links[end, 1] != 0:
+            continue
+        route, before = [end], 0
+        while nexts := [int(node) for node in links[route[-1]] if node not in (0, before)]:
+            before = route[-1]
+            route.append(nexts[0])
+        seen[route] = True
+        routes.append(route)
+    return routes
+
+
+def _loads(instance: Instance) -> tuple[IntArray, int]:
+    """Demands and capacity in whole units; zeros for a TSP, where everything fits."""
+    return (np.zeros(instance.size, np.int64), 0) if instance.problem == "tsp" else instance.units()

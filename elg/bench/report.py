@@ -1,0 +1,224 @@
+"""Records -> pictures, and one HTML page with tables and pictures inside it that opens without a network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from elg.bench.run import Bench, Record, read_bench, read_records, write_csv
+from elg.bench.tables import Gaps, Table, instance_table, main_table, reference_gaps
+from elg.files import atomic_write
+
+MOST_LISTED = 1000  # instances in the table of the page; more are in results.csv
+MARKS = "osD^vP*X<>"
+BINS = 8
+
+
+def write_report(path: Path, with_published: bool = True) -> Table:
+    """Write results.csv, tables.txt, tables.md, the pictures and report.html of a benchmark's folder; the main table.
+
+    Rows are in the order of the config. Instances of a row have come in the order of the set, however often stopped.
+    """
+    bench, records = read_bench(path), list(read_records(path))
+    if not records:
+        raise ValueError(f"{path / 'results.jsonl'}: has no results yet")
+    records.sort(key=lambda record: bench.rows.index(record.row))
+    write_csv(path / "results.csv", records)
+    table = main_table(bench, records, with_published)
+    each = instance_table(bench, records)
+    atomic_write(path / "tables.txt", f"{table.text()}\n")
+    atomic_write(path / "tables.md", f"{table.markdown()}\n\n{each.markdown()}\n")
+    pictures = draw(bench, records)
+    for name, (_, picture) in pictures.items():
+        atomic_write(path / f"{name}.png", picture)
+    atomic_write(path / "report.html", page(bench, table, each, pictures))
+    return table
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+def draw(bench: Bench, records: Sequence[Record]) -> dict[str, tuple[str, bytes]]:
+    """The pictures for which there is something to show: name -> caption and PNG."""
+    gaps, _ = reference_gaps(records)
+    shown = [record for record in records if record.key in gaps]
+    rows = [row for row in bench.rows if any(record.row == row for record in shown)]
+    pictures: dict[str, tuple[str, bytes]] = {}
+
+    def add(name: str, caption: str, plot: Callable[[Axes, Bench, Sequence[Record], Gaps], None]) -> None:
+        figure = Figure(figsize=(8.4, 5.0), layout="constrained")
+        ax = figure.add_subplot()
+        plot(ax, bench, shown, gaps)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130)
+        pictures[name] = (caption, buffer.getvalue())
+
+    if rows:
+        add("gap-time", "Mean gap against mean seconds per instance.", plot_gap_time)
+    if rows and len({record.nodes for record in shown}) > 1:
+        add("gap-size", "Gap against N: each instance, and the mean of neighbouring sizes.", plot_gap_size)
+    if len(rows) > 1:
+        add("scatter", "Each instance: its gap with one row against its gap with another.", plot_scatter)
+    return pictures
+
+
+def colours(bench: Bench) -> dict[str, str]:
+    """Row -> colour, the same for a family."""
+    families = list(dict.fromkeys(bench.families.values()))
+    return {row: f"C{families.index(family) % 10}" for row, family in bench.families.items()}
+
+
+def plot_gap_time(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
+    """One point per row, those of a family joined; time on a logarithmic axis."""
+    colour = colours(bench)
+    lowest = np.inf
+    for number, family in enumerate(dict.fromkeys(bench.families.values())):
+        points = []
+        for row in (row for row in bench.rows if bench.families[row] == family):
+            own = [record for record in records if record.row == row]
+            if own:
+                seconds = max(1e-6, fmean(record.seconds for record in own))
+                points.append((seconds, fmean(gaps[record.key] for record in own), row))
+        if not points:
+            continue
+        points.sort()
+        x, y, rows = zip(*points, strict=True)
+        lowest = min(lowest, *y)
+        ax.plot(x, y, marker=MARKS[number % len(MARKS)], color=colour[rows[0]], label=family, markersize=7)
+        if len(points) > 1:
+            for at, gap, row in points:
+                spent = row.removeprefix(family).lstrip(":@") or "x8"
+                ax.annotate(spent, (at, gap), (5, 5), textcoords="offset points", fontsize=7, color=colour[row])
+    ax.set_xscale("log")
+    ax.set(xlabel="seconds per instance", ylabel="mean gap %", title=f"{bench.title}: gap against time")
+    _gap_axis(ax, lowest)
+    _finish(ax)
+
+
+def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
+    """Faint points for instances, lines through the means of bins of N with about equally many instances."""
+    sizes = np.array(sorted({record.instance: record.nodes for record in records}.values()))
+    edges = np.unique(np.quantile(sizes, np.linspace(0, 1, BINS + 1)))
+    colour = colours(bench)
+    styles: dict[str, int] = {}
+    for number, row in enumerate(bench.rows):
+        own = [record for record in records if record.row == row]
+        if not own:
+            continue
+        nodes = np.array([record.nodes for record in own])
+        values = np.array([gaps[record.key] for record in own])
+        style = styles[colour[row]] = styles.get(colour[row], -1) + 1
+        if len(bench.rows) <= 6:
+            ax.scatter(nodes, values, s=9, color=colour[row], alpha=0.25, linewidths=0)
+        which = np.clip(np.searchsorted(edges, nodes, side="right") - 1, 0, max(0, len(edges) - 2))
+        bins = np.unique(which)
+        means = [(nodes[which == b].mean(), values[which == b].mean()) for b in bins]
+        ax.plot(
+            *zip(*means, strict=True), marker=MARKS[number % len(MARKS)], markersize=4, color=colour[row],
+            linestyle=("-", "--", ":", "-.")[style % 4], label=row,
+        )  # fmt: skip
+    if sizes[-1] > 4 * sizes[0]:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set(xlabel="N", ylabel="gap %", title=f"{bench.title}: gap against N")
+    _gap_axis(ax, min(gaps[record.key] for record in records))
+    _finish(ax)
+
+
+def plot_scatter(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
+    """Instances: x the row with the lowest mean gap, y the others (six at most); above the line, x is better."""
+    by_row = {row: {r.instance: gaps[r.key] for r in records if r.row == row} for row in bench.rows}
+    by_row = {row: found for row, found in by_row.items() if found}
+    order = sorted(by_row, key=lambda row: fmean(by_row[row].values()))
+    base, others = order[0], [row for row in bench.rows if row in order[1:]][:6]
+    most = 0.0
+    for number, row in enumerate(others):
+        both = [name for name in by_row[row] if name in by_row[base]]
+        if not both:
+            continue
+        x, y = [by_row[base][name] for name in both], [by_row[row][name] for name in both]
+        most = max(most, *x, *y)
+        ax.scatter(
+            x, y, s=16, marker=MARKS[number % len(MARKS)], alpha=0.6, linewidths=0, color=f"C{number}", label=row
+        )
+    ax.axline((0, 0), slope=1, color="#888", linewidth=0.8, zorder=0)
+    ax.set(xlabel=f"gap % with {base}", ylabel="gap % with another row", title=f"{bench.title}: instance by instance")
+    ax.set_ylim(top=1.04 * most or 1)
+    _finish(ax)
+
+
+def _gap_axis(ax: Axes, lowest: float) -> None:
+    """A logarithmic axis where the gaps span more than it takes to see them on a linear one."""
+    top = max(ax.get_ylim()[1], 1e-9)
+    if lowest > 0.01 and top / lowest > 20:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    elif lowest >= 0:
+        ax.set_ylim(bottom=0)
+
+
+def _finish(ax: Axes) -> None:
+    ax.grid(alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #22303c; max-width: 1000px; margin: 2em auto; padding: 0 1em; }
+h1, h2 { font-weight: 600; line-height: 1.2; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 3px 12px 3px 0; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+thead th { border-bottom: 1px solid #22303c; }
+tbody tr:hover { background: #f2f5f8; }
+tr.published td { color: #77838f; font-style: italic; }
+ul { color: #55616d; font-size: 13px; padding-left: 1.2em; }
+img { max-width: 100%; height: auto; }
+figure { margin: 2em 0; }
+figcaption, pre { color: #55616d; font-size: 13px; }
+pre { background: #f2f5f8; padding: 1em; overflow-x: auto; }
+summary { cursor: pointer; font-weight: 600; margin: 1em 0; }
+"""
+
+
+def page(bench: Bench, table: Table, each: Table, pictures: dict[str, tuple[str, bytes]]) -> str:
+    """The whole report as HTML; pictures are inside, nothing is fetched."""
+    figures = "\n".join(
+        f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+        for caption, picture in pictures.values()
+    )
+    if len(each.rows) <= MOST_LISTED:
+        listed = f'<details><summary>Every instance</summary><div class="wide">{each.html()}</div></details>'
+    else:
+        listed = f"<p>The {len(each.rows)} instances are in results.csv.</p>"
+    setup = json.dumps({"options": bench.options, "versions": bench.versions, "machine": bench.machine}, indent=2)
+    title = html.escape(f"elg bench {bench.set}")
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>{_STYLE}</style></head>
+<body><h1>{title}</h1><p>{html.escape(bench.date)}</p>
+<div class="wide">{table.html()}</div>
+{figures}
+{listed}
+<details><summary>Setup</summary><pre>{html.escape(setup)}</pre></details>
+</body></html>
+"""

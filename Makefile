@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench]'
 	$(BIN)/elg solve examples --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
 	touch $@
 

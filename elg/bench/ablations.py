@@ -8,7 +8,7 @@ from pathlib import Path
 from elg.bench.command import bench
 from elg.bench.published import ABLATIONS
 from elg.bench.rows import Options, Row, parse_row
-from elg.bench.run import read_records
+from elg.bench.run import read_bench, read_records
 from elg.bench.sets import BenchSet
 from elg.bench.tables import Gaps, Table, reference_gaps
 from elg.files import atomic_write
@@ -81,7 +81,7 @@ def ablations(
 def layout(rows: Sequence[Row], configs: dict[str, Config], results: Path, title: str) -> Table:
     """The paper's rows, its figures beside ours."""
     records = list(read_records(results))
-    gaps, _ = reference_gaps(records)
+    gaps, _ = reference_gaps(read_bench(results), records)
     groups = list(dict.fromkeys(record.group for record in records))
     lines = []
     for row, name in zip(rows, configs, strict=True):

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from elg.bench.report import write_report
-from elg.bench.rows import Options, Row, prepare
+from elg.bench.rows import Options, Row, check, warm_up
 from elg.bench.run import BenchFolder, Job, Record, describe, jobs, run
 from elg.bench.sets import BenchSet
 from elg.bench.tables import Table
+from elg.table import format_cost
 
 SAY_SECONDS = 5.0  # between lines of progress where there is no terminal for a bar
 
@@ -28,9 +29,12 @@ def bench(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    prepare(rows, [entry.instance for entry in bench_set.entries], options)
+    problems = {entry.instance.problem for entry in bench_set.entries}
+    check(rows, problems)
     folder = BenchFolder(path, describe(bench_set, rows, options))
     todo = jobs(bench_set, rows)
+    if any(key not in folder.records for job in todo for key in job.keys):
+        warm_up(rows, problems, options)
     forecast = Forecast(todo, folder.records.values())
     on_terminal = sys.stderr.isatty() and not quiet
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -125,4 +129,4 @@ def _shown(record: Record) -> str:
     if record.cost is None:
         return f"{record.row} {record.instance}: {record.fault}"
     gap = "" if record.gap is None else f", gap {record.gap:.2f} %"
-    return f"{record.row} {record.instance}: cost {record.cost:g}{gap}, {record.seconds:.2f} s"
+    return f"{record.row} {record.instance}: cost {format_cost(record.cost)}{gap}, {record.seconds:.2f} s"

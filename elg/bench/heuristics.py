@@ -37,9 +37,13 @@ def nearest_neighbour(instance: Instance) -> Routes:
 
 
 def random_insertion(instance: Instance, seed: int) -> Routes:
-    """Nodes in random order, each where it lengthens the routes least; a CVRP may open a new route for it."""
+    """Nodes in random order, each where it lengthens the routes least.
+
+    The first customers of a CVRP open as many routes as it needs at least; later ones only if they fit nowhere.
+    """
     rng = np.random.default_rng(seed)
     demand, capacity = _loads(instance)
+    least = -(-int(demand.sum()) // capacity) if capacity else 1
     if instance.problem == "tsp":
         order = rng.permutation(instance.size)
         walk, route, loads = order[:1], np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -49,7 +53,7 @@ def random_insertion(instance: Instance, seed: int) -> Routes:
         walk, route, loads = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     # walk: the nodes of all routes one after the other, each CVRP route led by its depot; route: whose each node is.
     for node in order.tolist():
-        place = _cheapest(instance, walk, route, loads + demand[node] <= capacity, node)
+        place = _cheapest(instance, walk, route, loads + demand[node] <= capacity, node) if len(loads) >= least else -1
         if place < 0:
             walk, route = np.append(walk, (0, node)), np.append(route, (len(loads), len(loads)))
             loads = np.append(loads, demand[node])
@@ -63,18 +67,14 @@ def random_insertion(instance: Instance, seed: int) -> Routes:
 
 
 def _cheapest(instance: Instance, walk: IntArray, route: IntArray, fits: NDArray[np.bool_], node: int) -> int:
-    """Behind which position of the walk the node costs least; -1: in a new route (CVRP)."""
-    cvrp = instance.problem == "cvrp"
-    alone = float(instance.distances(0, node) + instance.distances(node, 0)) if cvrp else np.inf
-    if len(walk) == 0 or not fits.any():
+    """Behind which position of the walk the node costs least; -1 if it fits into no route."""
+    if not fits.any():
         return -1
     after = np.roll(walk, -1)
-    if cvrp:  # a route ends at its depot, not at that of the next one: both are node 0
+    if instance.problem == "cvrp":  # a route ends at its own depot, not at the next node of the walk
         after[np.append(route[1:] != route[:-1], True)] = 0
     extra = instance.distances(walk, node) + instance.distances(node, after) - instance.distances(walk, after)
-    extra = np.where(fits[route], extra, np.inf)
-    best = int(extra.argmin())
-    return best if extra[best] <= alone else -1
+    return int(np.where(fits[route], extra, np.inf).argmin())
 
 
 def savings(instance: Instance) -> Routes:

@@ -50,7 +50,7 @@ def write_report(path: Path, with_published: bool = True) -> Table:
 
 def draw(bench: Bench, records: Sequence[Record]) -> dict[str, tuple[str, bytes]]:
     """The pictures for which there is something to show: name -> caption and PNG."""
-    gaps, _ = reference_gaps(records)
+    gaps, _ = reference_gaps(bench, records)
     shown = [record for record in records if record.key in gaps]
     rows = [row for row in bench.rows if any(record.row == row for record in shown)]
     pictures: dict[str, tuple[str, bytes]] = {}
@@ -67,7 +67,7 @@ def draw(bench: Bench, records: Sequence[Record]) -> dict[str, tuple[str, bytes]
         add("gap-time", "Mean gap against mean seconds per instance.", plot_gap_time)
     if rows and len({record.nodes for record in shown}) > 1:
         add("gap-size", "Gap against N: each instance, and the mean of neighbouring sizes.", plot_gap_size)
-    if len(rows) > 1:
+    if len(rows) > 1 and not bench.means:
         add("scatter", "Each instance: its gap with one row against its gap with another.", plot_scatter)
     return pictures
 

@@ -197,21 +197,24 @@ def fingerprint(row: Row, problems: Iterable[str]) -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-def prepare(rows: Sequence[Row], instances: Sequence[Instance], options: Options) -> None:
-    """Import, load and compile everything on a small instance, so that no row is timed while it does; or ValueError."""
+def check(rows: Sequence[Row], problems: Iterable[str]) -> None:
+    """Raise ValueError for a row whose package or weights are missing, or that is for other problems than these."""
     for row in rows:
         if row.peer:
             PEERS[row.peer].require()
         elif row.weights:
             load_weights(row.weights)
-    problems = sorted({instance.problem for instance in instances})
-    for row in rows:
         if not any(row.takes(problem) for problem in problems):
             kind = "weights" if row.weights else "peer"
-            raise ValueError(f"{row.name}: the {kind} cannot solve a {' or '.join(problems).upper()}")
+            raise ValueError(f"{row.name}: the {kind} cannot solve a {' or '.join(sorted(problems)).upper()}")
+
+
+def warm_up(rows: Sequence[Row], problems: Iterable[str], options: Options) -> None:
+    """Load and compile everything on a small instance, so that no row is timed while it does."""
+    for row in rows:
+        quick = replace(row, seconds=None if row.seconds is None else 0.05, starts=1, symmetries=1)
         for problem in problems:
             if row.takes(problem):
-                quick = replace(row, seconds=None if row.seconds is None else 0.05, starts=1, symmetries=1)
                 run_row(quick, [_small(problem)], options)
 
 

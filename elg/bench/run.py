@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import fcntl
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
@@ -117,9 +118,8 @@ def _data_fingerprint(entries: Sequence[Entry]) -> str:
 
 
 def _versions(rows: Sequence[Row]) -> dict[str, str]:
-    import torch
-
-    found = {"elg": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    found = {"elg": __version__, "python": platform.python_version()}
+    found |= {package: importlib.metadata.version(package) for package in ("torch", "numpy", "numba")}
     peers = [PEERS[row.peer] for row in rows if row.peer]
     return found | {peer.package: peer.version for peer in peers if peer.package}
 

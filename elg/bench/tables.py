@@ -9,6 +9,7 @@ from statistics import fmean
 
 from elg.bench import published
 from elg.bench.run import Bench, Record
+from elg.table import format_cost
 
 Gaps = Mapping[tuple[str, str], float]  # (row, instance) -> percent
 
@@ -59,26 +60,27 @@ class Table:
 PUBLISHED = "(published)"
 
 
-def reference_gaps(records: Sequence[Record]) -> tuple[Gaps, bool]:
-    """Gap of each record to the best-known cost, or else to the best of this run; and whether the latter was needed.
+def reference_gaps(bench: Bench, records: Sequence[Record]) -> tuple[Gaps, bool]:
+    """Gap of each record to the best-known cost, and whether some are to the best of this run for want of one.
 
-    An instance without a best-known cost that only one row has solved has no gap.
+    Where the literature only knows the mean cost of a group, that is what single costs are held against: their mean gap
+    is that of the means. An instance of another kind that only one row has solved has no gap.
     """
-    solved = [record for record in records if record.cost is not None]
+    solved = [(record, record.cost) for record in records if record.cost is not None]
     best: dict[str, float] = {}
     count: dict[str, int] = {}
-    for record in solved:
-        assert record.cost is not None
-        best[record.instance] = min(record.cost, best.get(record.instance, record.cost))
+    for record, cost in solved:
+        best[record.instance] = min(cost, best.get(record.instance, cost))
         count[record.instance] = count.get(record.instance, 0) + 1
     gaps: dict[tuple[str, str], float] = {}
     borrowed = False
-    for record in solved:
-        assert record.cost is not None
+    for record, cost in solved:
         if record.gap is not None:
             gaps[record.key] = record.gap
+        elif record.group in bench.means:
+            gaps[record.key] = 100 * (cost / bench.means[record.group] - 1)
         elif count[record.instance] > 1 and best[record.instance] > 0:
-            gaps[record.key] = 100 * (record.cost / best[record.instance] - 1)
+            gaps[record.key] = 100 * (cost / best[record.instance] - 1)
             borrowed = True
     return gaps, borrowed
 
@@ -91,11 +93,11 @@ def main_table(bench: Bench, records: Sequence[Record], with_published: bool = T
     if bench.total and len(groups) > 1:
         header.append("all")
     by_row = {name: [record for record in records if record.row == name] for name in bench.rows}
-    gaps, borrowed = reference_gaps(records)
+    gaps, borrowed = reference_gaps(bench, records)
     failed = {name: sum(record.cost is None for record in own) for name, own in by_row.items()}
     rows = []
     for name, own in by_row.items():
-        cells = [_cell(bench, own, gaps, group, kind) for _, group, kind in columns]
+        cells = [_cell(own, gaps, group, kind) for _, group, kind in columns]
         if bench.total and len(groups) > 1:
             cells.append(_mean_gap(own, gaps))
         seconds = _seconds(fmean(record.seconds for record in own)) if own else "-"
@@ -120,14 +122,12 @@ def _columns(bench: Bench, group: str) -> list[tuple[str, str, str]]:
     return [(group, group, "gap")]
 
 
-def _cell(bench: Bench, own: Sequence[Record], gaps: Gaps, group: str, kind: str) -> str:
+def _cell(own: Sequence[Record], gaps: Gaps, group: str, kind: str) -> str:
     inside = [record for record in own if record.group == group]
     costs = [record.cost for record in inside if record.cost is not None]
-    if kind == "cost":
-        return f"{fmean(costs):.4f}" if costs else "-"
-    if group in bench.means and costs:
-        return f"{100 * (fmean(costs) / bench.means[group] - 1):.2f}"
-    return _mean_gap(inside, gaps)
+    if kind == "gap":
+        return _mean_gap(inside, gaps)
+    return f"{fmean(costs):.4f}" if costs else "-"
 
 
 def _mean_gap(records: Sequence[Record], gaps: Gaps) -> str:
@@ -174,13 +174,13 @@ def _notes(bench: Bench, by_row: Mapping[str, Sequence[Record]], borrowed: bool,
 
 def instance_table(bench: Bench, records: Sequence[Record]) -> Table:
     """One line per instance: N, best-known cost, and the gap (or else the cost) of each row."""
-    gaps, _ = reference_gaps(records)
+    gaps, _ = reference_gaps(bench, records)
     by_key = {record.key: record for record in records}
     instances = {record.instance: record for record in records}
     rows = []
     for name, first in instances.items():
         cells = [_outcome(by_key.get((row, name)), gaps) for row in bench.rows]
-        rows.append((name, str(first.nodes), "-" if first.best_known is None else f"{first.best_known:g}", *cells))
+        rows.append((name, str(first.nodes), format_cost(first.best_known), *cells))
     return Table("Gap % of each instance", ("", "N", "best known", *bench.rows), tuple(rows))
 
 
@@ -189,4 +189,4 @@ def _outcome(record: Record | None, gaps: Gaps) -> str:
         return ""
     if record.cost is None:
         return "failed"
-    return f"{gaps[record.key]:.2f}" if record.key in gaps else f"cost {record.cost:g}"
+    return f"{gaps[record.key]:.2f}" if record.key in gaps else f"cost {format_cost(record.cost)}"

@@ -1,0 +1,51 @@
+"""Ablations: the configs of a small budget, and two variants from training to the table."""
+
+from pathlib import Path
+
+import pytest
+import small
+
+from elg.bench.ablations import VARIANTS, ablations, variant
+from elg.bench.published import ABLATIONS
+from elg.bench.rows import Options
+from elg.bench.sets import load_set
+
+TINY = [
+    *(f"policy.{name}={value}" for name, value in {"width": 16, "heads": 2, "layers": 1, "hidden": 16}.items()),
+    *("policy.local_width=8", "policy.local_heads=2"),
+    *("train.method=reinforce", "data.sizes=8", "data.batch=2", "data.starts=3"),
+]
+
+
+def test_variants_are_the_packages_configs() -> None:
+    from elg.train.config import named_configs
+
+    assert {name for name in named_configs() if name.startswith("ablation-")} == set(VARIANTS) - {"paper-tsp"}
+    assert set(ABLATIONS) <= set(VARIANTS)
+
+
+def test_a_small_budget() -> None:
+    config = variant("ablation-no-penalty", 70, [])
+    assert (config.train.steps, config.train.global_steps, config.train.method) == (70, 60, "imitate")
+    assert config.policy.penalty is False
+    assert config.validation.sets == ()
+    assert variant("ablation-local-only", 70, []).train.global_steps == 0
+    assert variant("paper-tsp", 70, ["train.method=reinforce"]).train.method == "reinforce"
+
+
+def test_from_training_to_the_table(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    found = load_set("tsplib", small.tsplib(tmp_path / "tsplib", ["eil51", "berlin52"]))
+    names = ["paper-tsp", "ablation-xi-2"]
+
+    def table() -> object:
+        return ablations(names, 2, TINY, found, Options(), "2x1", tmp_path / "out", quiet=True)
+
+    made = table()
+    assert made.header == ("", "all 49 (published)", "<=200", "all")  # type: ignore[attr-defined]
+    assert [row[:2] for row in made.rows] == [("ELG (xi = 1, K = 30)", "3.08"), ("xi = 2", "-")]  # type: ignore[attr-defined]
+    assert "reinforce, 2 steps of 2 instances with N = 8, uniform, seed 0" in made.notes[0]  # type: ignore[attr-defined]
+    assert (tmp_path / "out" / "ablations.md").is_file()
+    assert table() == made  # nothing is trained or measured twice
+    with pytest.raises(ValueError, match="--variants has 'k-20'; there are paper-tsp, ablation-no-penalty"):
+        ablations(["k-20"], 2, TINY, found, Options(), "2x1", tmp_path / "out", quiet=True)

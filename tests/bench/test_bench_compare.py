@@ -1,0 +1,70 @@
+"""Comparisons of two runs by hand."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import small
+
+from elg.bench.compare import compare, compare_table, signed_rank
+
+
+def folder(path: Path, costs: dict[str, list[float | None]]) -> str:
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(asdict(small.config(list(costs)))))
+    records = [small.record(row, f"i{k}", cost) for row, found in costs.items() for k, cost in enumerate(found)]
+    (path / "results.jsonl").write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
+    return str(path)
+
+
+def test_regressions_are_flagged(tmp_path: Path) -> None:
+    usual: list[float | None] = [100.0 + k for k in range(10)]
+    worse: list[float | None] = [cost and cost * (1.01 + k / 1000) for k, cost in enumerate(usual)]
+    barely: list[float | None] = [cost and cost * 1.00005 for cost in usual]
+    a = folder(tmp_path / "a", {"same": usual, "worse": usual, "better": worse, "barely": usual, "failing": usual})
+    b = folder(
+        tmp_path / "b",
+        {"same": usual, "worse": worse, "better": usual, "barely": barely, "failing": [None, *usual[1:]], "new": usual},
+    )
+    pairs = {pair.row_a: pair for pair in compare(a, b)}
+    assert {name: pair.verdict for name, pair in pairs.items()} == {
+        "same": "same",
+        "worse": "WORSE",
+        "better": "better",
+        "barely": "same",
+        "failing": "WORSE: 1 failed",
+    }
+    assert pairs["worse"].p == pytest.approx(2 / 2**10)  # all ten of one sign
+    assert pairs["worse"].difference == pytest.approx(1.45)
+    assert (pairs["worse"].wins, pairs["worse"].losses) == (0, 10)
+    assert (pairs["same"].p, pairs["same"].count) == (1.0, 10)
+    text = compare_table(a, b, list(pairs.values())).text()
+    assert "+1.450" in text
+    assert "WORSE" in text
+
+
+def test_two_rows_of_one_run(tmp_path: Path) -> None:
+    a = folder(tmp_path / "a", {"policy:single": [103.0, 102.0], "policy": [101.0, None]})
+    (pair,) = compare(f"{a}:policy:single", f"{a}:policy")
+    assert (pair.row_a, pair.row_b, pair.count, pair.lost) == ("policy:single", "policy", 1, 1)
+
+
+def test_what_cannot_be_compared(tmp_path: Path) -> None:
+    a = folder(tmp_path / "a", {"x": [1.0], "z": [None]})
+    b = folder(tmp_path / "b", {"y": [1.0]})
+    with pytest.raises(ValueError, match=r"b: has no row in common with .*a \(x, z\)"):
+        compare(a, b)
+    with pytest.raises(ValueError, match=r"a: has no row 'w'; there are x, z"):
+        compare(f"{a}:w", f"{b}:y")
+    with pytest.raises(ValueError, match="name a row on both sides"):
+        compare(f"{a}:x", b)
+    with pytest.raises(ValueError, match="rows 'z' and 'y' have no solved instance in common"):
+        compare(f"{a}:z", f"{b}:y")
+    with pytest.raises(ValueError, match="is not the folder of a benchmark"):
+        compare(a, str(tmp_path / "nowhere"))
+
+
+def test_signed_rank() -> None:
+    assert signed_rank([0.0, 0.0]) == 1.0
+    assert signed_rank([1.0, -1.0]) == pytest.approx(1.0)

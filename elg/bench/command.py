@@ -41,7 +41,8 @@ def bench(
     said = 0.0
     try:
         with Progress(*columns, console=Console(stderr=True), disable=not on_terminal, transient=True) as progress:
-            bar = progress.add_task(forecast.line(), total=1.0, completed=forecast.share())
+            bar = progress.add_task(forecast.line(), total=1.0)
+            progress.update(bar, completed=forecast.share())
 
             def report(records: list[Record]) -> None:
                 nonlocal said

@@ -87,19 +87,19 @@ def _pair(where: str, row_a: str, row_b: str, a: Mapping[str, Record], b: Mappin
         raise ValueError(f"{where}: rows {row_a!r} and {row_b!r} have no solved instance in common")
     lost = sum(one.cost is not None and name in b and b[name].cost is None for name, one in a.items())
     first, second, seconds_a, seconds_b = (list(column) for column in zip(*costs, strict=True))
-    changes = [100 * (y / x - 1) for x, y in zip(first, second, strict=True)]  # type: ignore[operator]
+    changes = [100 * (y / x - 1) for x, y in zip(first, second, strict=True)]
     return Pair(
         row_a=row_a,
         row_b=row_b,
         count=len(costs),
-        cost_a=fmean(first),  # type: ignore[arg-type]
-        cost_b=fmean(second),  # type: ignore[arg-type]
+        cost_a=fmean(first),
+        cost_b=fmean(second),
         difference=fmean(changes),
         wins=sum(change < 0 for change in changes),
         losses=sum(change > 0 for change in changes),
         p=signed_rank(changes),
-        seconds_a=fmean(seconds_a),  # type: ignore[arg-type]
-        seconds_b=fmean(seconds_b),  # type: ignore[arg-type]
+        seconds_a=fmean(seconds_a),
+        seconds_b=fmean(seconds_b),
         lost=lost,
     )
 

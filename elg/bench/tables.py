@@ -162,9 +162,10 @@ def _notes(bench: Bench, by_row: Mapping[str, Sequence[Record]], borrowed: bool,
     if theirs and bench.set in published.NOTES:
         notes.append(published.NOTES[bench.set])
     for name, limit in bench.limits.items():
-        own = [record.seconds for record in by_row[name]]
-        if own and fmean(own) > 1.05 * limit + 0.05:
-            notes.append(f"{name} took longer than its limit: {fmean(own):.2f} s on average, at most {max(own):.2f} s")
+        spent = [record.seconds for record in by_row[name]]
+        if spent and fmean(spent) > 1.05 * limit + 0.05:
+            mean, most = fmean(spent), max(spent)
+            notes.append(f"{name} took longer than its limit: {mean:.2f} s on average, at most {most:.2f} s")
     for name, own in by_row.items():
         faults = [record for record in own if record.fault]
         if faults:

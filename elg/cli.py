@@ -92,7 +92,8 @@ class Outputs:
 
 def main() -> None:
     """Entry point of the `elg` command. A wrong option, too, gets one line."""
-    usage_error = typer.BadParameter.__bases__[0]  # from click, or from typer itself in later versions
+    # UsageError: click's, or in later versions typer's own.
+    usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]
     try:
         code = app(prog_name="elg", standalone_mode=False)
     except typer.Abort:

@@ -93,7 +93,7 @@ class Outputs:
 def main() -> None:
     """Entry point of the `elg` command. A wrong option, too, gets one line."""
     # UsageError: click's, or in later versions typer's own.
-    usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]
+    usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
     try:
         code = app(prog_name="elg", standalone_mode=False)
     except typer.Abort:

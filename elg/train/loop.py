@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from elg.checkpoint import load_policy, save_policy
-from elg.decode import DecodeConfig
+from elg.decode import DecodeConfig, keep_freed_memory
 from elg.policy import Policy, PolicyConfig, with_local
 from elg.train.config import Config
 from elg.train.data import LabelSource, label_source, random_tasks, some_steps, step_rng
@@ -228,6 +228,7 @@ def train(config: Config, path: Path, data: Path, report: Report = print) -> Pat
 
     `report` is given the row of each step.
     """
+    keep_freed_memory()
     processes = Processes()
     with processes.first_alone():
         folder = RunFolder(path, config)

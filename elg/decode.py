@@ -177,10 +177,13 @@ def _fast_bytes(policy: Policy, n: int, config: DecodeConfig) -> float:
     """Tables of one task: factors of the glimpse (a second copy while they are made), neighbour lists, embeddings."""
     from elg.fast import LIST_LIMIT
 
+    lists = 16.0 * n * min(n, LIST_LIMIT)
+    if not policy.config.global_policy:
+        return lists
     table = 2 * _table_bytes(policy, n) if _has_table(policy, n, config) else 0.0
     if policy.config.distance_bias:  # of the encoder, as large as the table, with a copy
         table = max(table, 2 * _table_bytes(policy, n))
-    return table + 16.0 * n * min(n, LIST_LIMIT) + 40.0 * n * policy.config.width
+    return table + lists + 40.0 * n * policy.config.width
 
 
 def _plain_bytes(policy: Policy, n: int) -> float:

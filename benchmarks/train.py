@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from elg.decode import DecodeConfig
+from elg.decode import DecodeConfig, keep_freed_memory
 from elg.generate import Sample, generate
 from elg.policy import Policy, PolicyConfig
 from elg.problems import ProblemName, Task, make_batch
@@ -175,11 +175,13 @@ def time_baseline(case: Case) -> Timed:
 
 
 def time_ours(case: Case) -> Timed:
+    keep_freed_memory()  # as elg train does
     policy, tasks = make_policy(case.problem), make_tasks(case)
     return best(case, policy, case.batch, lambda optimiser: our_step(policy, optimiser, tasks, case.threads))
 
 
 def time_imitation(case: Case) -> Timed:
+    keep_freed_memory()
     policy, count = make_policy(case.problem), max(1, case.nodes // case.size)
     labels = [some_label(sample) for sample in make_samples(case.problem, case.size, count)]
     return best(case, policy, count, lambda optimiser: imitation_step(policy, optimiser, labels))

@@ -30,7 +30,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: importing rich would double its time
     pretty_exceptions_enable=False,
     add_completion=False,
-    no_args_is_help=True,
 )
 
 
@@ -113,17 +112,29 @@ class Outputs:
 
 
 def main() -> None:
-    """Entry point of the `elg` command."""
-    app(prog_name="elg")
+    """Entry point of the `elg` command. A wrong option, too, gets one line."""
+    # UsageError: click's, or in later versions typer's own.
+    usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
+    try:
+        code = app(prog_name="elg", standalone_mode=False)
+    except typer.Abort:
+        code = 130
+    except usage_error as error:
+        print(f"elg: {error.format_message()}", file=sys.stderr)
+        code = 2
+    sys.exit(code)
 
 
 @app.callback(invoke_without_command=True)
 def _global(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
         print(f"elg {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command("solve")

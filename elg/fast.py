@@ -330,14 +330,17 @@ def _glimpse(tables, masked_first, first, current, load, is_open, rows, out):  #
 
 
 @njit(nogil=True)
-def _search_all(plane, lowest, current, is_open, count, euclidean, index, rho, first, second):  # type: ignore[no-untyped-def]
-    """The `count` nearest open nodes by looking at every node: only when the presorted list is too short."""
+def _search_all(coords, base, lowest, current, is_open, count, euclidean, index, rho, first, second):  # type: ignore[no-untyped-def]
+    """The `count` nearest open nodes by looking at every node: only when the presorted list is too short.
+
+    The rows of a task's nodes begin at `base` of coords.
+    """
     found = 0
     for n in range(lowest, is_open.shape[0]):
         if is_open[n] == 0:
             continue
-        dx = plane.coords[n, 0] - plane.coords[current, 0]
-        dy = plane.coords[n, 1] - plane.coords[current, 1]
+        dx = coords[base + n, 0] - coords[base + current, 0]
+        dy = coords[base + n, 1] - coords[base + current, 1]
         distance = np.float32(math.sqrt(dx * dx + dy * dy))
         if found == count and distance >= rho[count - 1]:
             continue
@@ -364,17 +367,23 @@ def _walk(order, current, is_open, r, count, place):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True)
-def nearest_open(plane, depot, r, current, is_open, opened, index, rho):  # type: ignore[no-untyped-def]
-    """The nearest open nodes of rollout r into index[r] and rho[r], as many as there are and fit; how many."""
+def nearest_open(coords, order, distance, base, depot, r, current, is_open, opened, index, rho):  # type: ignore[no-untyped-def]
+    """The nearest open nodes of rollout r into index[r] and rho[r], as many as there are and fit; how many.
+
+    Several tasks may lie one behind the other in coords, order and distance: the rows of this one begin at `base`.
+    """
     count = min(index.shape[1], opened)
     place = np.empty(count + 1, np.int64)
-    found = _walk(plane.order, current, is_open, r, count, place)
+    row = base + current
+    found = _walk(order, row, is_open, r, count, place)
     if found < count:
         spare = np.empty((2, count), np.float32)
         lowest = 1 if depot else 0
-        return _search_all(plane, lowest, current, is_open[r], count, True, index[r], rho[r], spare[0], spare[1])
+        return _search_all(
+            coords, base, lowest, current, is_open[r], count, True, index[r], rho[r], spare[0], spare[1]
+        )  # fmt: skip
     for t in range(found):
-        index[r, t], rho[r, t] = plane.order[current, place[t]], plane.rho[current, place[t]]
+        index[r, t], rho[r, t] = order[row, place[t]], distance[row, place[t]]
     return found
 
 
@@ -431,7 +440,17 @@ def _see(plane, rule, depot, r, c, load, demand, is_open, opened, place, index, 
     found = _walk(plane.order, c, is_open, r, count, place)
     if found < count:
         found = _search_all(
-            plane, shift, c, is_open[r], count, rule.euclidean, index[r], rho[r], x[r, 0, shift:], x[r, 1, shift:]
+            plane.coords,
+            0,
+            shift,
+            c,
+            is_open[r],
+            count,
+            rule.euclidean,
+            index[r],
+            rho[r],
+            x[r, 0, shift:],
+            x[r, 1, shift:],
         )
     else:
         for t in range(found):

@@ -7,6 +7,7 @@ nearest valid nodes, and all that is left is the network itself: matrix products
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +22,21 @@ from elg.window import FAR, Window, WindowPolicy
 Ints = NDArray[np.int64]
 
 
-class Rollouts(NamedTuple):
-    """R rollouts of one task, changed in place."""
+class Board(NamedTuple):
+    """Tasks of one size N, one behind the other: the rows of task i begin at i * N. The depot is in no list."""
 
+    coords: NDArray[np.float64]  # (tasks * N, 2)
+    order: NDArray[np.uint32]  # (tasks * N, W) the nodes of the task by distance
+    rho: Floats  # (tasks * N, W)
+    demand: Ints  # (tasks * N,), or (0,) in TSP
+    capacity: Ints  # (tasks,)
+    size: int  # N
+
+
+class Rollouts(NamedTuple):
+    """R rollouts of any of the tasks, changed in place."""
+
+    task: Ints  # (R,)
     first: Ints  # (R,)
     current: Ints  # (R,)
     left: Ints  # (R,) customers to go
@@ -42,60 +55,71 @@ class Sight(NamedTuple):
     rho: Floats  # (R, K + 1)
 
 
+def make_board(tasks: Sequence[Task], planes: Sequence[Plane]) -> Board:
+    return Board(
+        np.concatenate([plane.coords for plane in planes]),
+        np.concatenate([plane.order for plane in planes]),
+        np.concatenate([plane.rho for plane in planes]),
+        np.concatenate([np.zeros(0, np.int64) if task.demand is None else task.demand for task in tasks]),
+        np.array([task.capacity or 0 for task in tasks]),
+        len(tasks[0].coords),
+    )
+
+
 def run_block(
     net: WindowPolicy,
-    plane: Plane,
-    task: Task,
+    board: Board,
+    task: Ints,
     starts: Ints,
     uniforms: Floats,
     actions: NDArray[np.int32],
     control: Ints,
 ) -> None:
-    """Roll out R starts of one task to the end, writing actions (R, T). See elg.fast.run_block."""
-    rollouts, n = len(starts), len(task.coords)
-    demand = np.zeros(0, np.int64) if task.demand is None else task.demand
-    capacity, depot = task.capacity or 0, task.demand is not None
+    """Roll out R starts of the tasks to the end, writing actions (R, T). See elg.fast.run_block."""
+    rollouts, n, depot = len(starts), board.size, len(board.demand) > 0
     k = min(len(net.pe), n - depot)
+    need = board.demand.reshape(-1, n)[task] if depot else np.zeros((0, n), np.int64)
+    need[:, :1] = board.capacity[task, None] + 1 if depot else 0  # the depot is no neighbour
     state = Rollouts(
-        starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), np.full(rollouts, capacity),
-        np.tile(demand, (rollouts if depot else 0, 1)), np.ones((rollouts, n), np.float32),
+        task, starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), board.capacity[task],
+        need, np.ones((rollouts, n), np.float32),
     )  # fmt: skip
     sight = Sight(
         np.zeros((rollouts, net.embed_anchor.in_features), np.float32),
         np.zeros((rollouts, k, net.embed.in_features), np.float32), np.ones((rollouts, 1 + k), np.bool_),
         np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32),
     )  # fmt: skip
-    state.need[:, :1] = capacity + 1  # the depot is no neighbour
     window = Window(*(torch.from_numpy(x) for x in (sight.anchor, sight.nodes, sight.present)))
     for r in range(rollouts):
-        _go(state, demand, capacity, r, starts[r])
+        _go(board, state, r, starts[r])
     actions[:, 0] = starts
     with torch.inference_mode():
         for step in range(1, actions.shape[1]):
-            if not look(plane, state, demand, capacity, sight) or control[1] != 0:
+            if not look(board, state, sight) or control[1] != 0:
                 return
-            move(state, demand, capacity, sight, net(window).numpy(), net.clip, uniforms, actions, step)
+            move(board, state, sight, net(window).numpy(), net.clip, uniforms, actions, step)
             control[0] = step + 1
 
 
 @njit(nogil=True, cache=True)
-def _go(state, demand, capacity, r, node):  # type: ignore[no-untyped-def]
+def _go(board, state, r, node):  # type: ignore[no-untyped-def]
     """Rollout r moves to a node."""
     state.current[r] = node
-    if demand.shape[0] > 0:
+    if board.demand.shape[0] > 0:
+        capacity = board.capacity[state.task[r]]
         if node == 0:
             state.units[r] = capacity
             return
-        state.units[r] -= demand[node]
+        state.units[r] -= board.demand[state.task[r] * board.size + node]
         state.need[r, node] = capacity + 1
     state.left[r] -= 1
     state.is_open[r, node] = np.float32(0.0)
 
 
 @njit(nogil=True, cache=True)
-def look(plane, state, demand, capacity, sight):  # type: ignore[no-untyped-def]
+def look(board, state, sight):  # type: ignore[no-untyped-def]
     """Draw the windows of all rollouts; False when they are all finished."""
-    depot = demand.shape[0] > 0
+    depot = board.demand.shape[0] > 0
     busy = False
     for r in range(state.current.shape[0]):
         if depot:
@@ -104,23 +128,27 @@ def look(plane, state, demand, capacity, sight):  # type: ignore[no-untyped-def]
         else:
             opened = state.left[r]
             busy = busy or opened > 0
-        found = nearest_open(plane, depot, r, state.current[r], state.is_open, opened, sight.seen, sight.rho)
-        _draw(plane.coords, state, demand, capacity, r, found, sight)
+        found = nearest_open(
+            board.coords, board.order, board.rho, state.task[r] * board.size, depot, r, state.current[r],
+            state.is_open, opened, sight.seen, sight.rho,
+        )  # fmt: skip
+        _draw(board, state, r, found, sight)
     return busy
 
 
 @njit(nogil=True)
-def _draw(coords, state, demand, capacity, r, found, sight):  # type: ignore[no-untyped-def]
+def _draw(board, state, r, found, sight):  # type: ignore[no-untyped-def]
     """The features of one rollout's window: see WindowPolicy.window."""
-    depot = demand.shape[0] > 0
-    here = state.current[r]
-    end = 0 if depot else state.first[r]
+    depot = board.demand.shape[0] > 0
+    base = state.task[r] * board.size
+    coords, here = board.coords, base + state.current[r]
+    end = base if depot else base + state.first[r]
     ax, ay = coords[end, 0] - coords[here, 0], coords[end, 1] - coords[here, 1]
     far = math.sqrt(ax * ax + ay * ay)
     ahead_x, ahead_y = ax, ay
     if far == 0 and found > 0:  # at the anchor: the nearest neighbour gives the direction
-        ahead_x = coords[sight.seen[r, 0], 0] - coords[here, 0]
-        ahead_y = coords[sight.seen[r, 0], 1] - coords[here, 1]
+        ahead_x = coords[base + sight.seen[r, 0], 0] - coords[here, 0]
+        ahead_y = coords[base + sight.seen[r, 0], 1] - coords[here, 1]
     norm = math.sqrt(ahead_x * ahead_x + ahead_y * ahead_y)
     cosine, sine = (ahead_x / norm, ahead_y / norm) if norm > 0 else (1.0, 0.0)
     radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
@@ -129,27 +157,27 @@ def _draw(coords, state, demand, capacity, r, found, sight):  # type: ignore[no-
     sight.anchor[r, 0] = min(far / radius, FAR)
     sight.anchor[r, 1] = math.log1p(far / radius)
     if depot:
-        sight.anchor[r, 2] = np.float32(state.units[r]) / np.float32(capacity)
+        sight.anchor[r, 2] = np.float32(state.units[r]) / np.float32(board.capacity[state.task[r]])
     for t in range(sight.seen.shape[1]):
         sight.present[r, 1 + t] = t < found
         if t >= found:
             sight.nodes[r, t] = np.float32(0.0)
             continue
-        node = sight.seen[r, t]
+        node = base + sight.seen[r, t]
         dx, dy = coords[node, 0] - coords[here, 0], coords[node, 1] - coords[here, 1]
         sight.nodes[r, t, 0] = (dx * cosine + dy * sine) / radius
         sight.nodes[r, t, 1] = (dy * cosine - dx * sine) / radius
         sight.nodes[r, t, 2] = float(sight.rho[r, t]) / radius
         sight.nodes[r, t, 3] = (far - math.sqrt((dx - ax) ** 2 + (dy - ay) ** 2)) / radius
         if depot:
-            sight.nodes[r, t, 4] = float(demand[node]) / max(state.units[r], 1)
-            sight.nodes[r, t, 5] = float(demand[node]) / capacity
+            sight.nodes[r, t, 4] = float(board.demand[node]) / max(state.units[r], 1)
+            sight.nodes[r, t, 5] = float(board.demand[node]) / board.capacity[state.task[r]]
 
 
 @njit(nogil=True, cache=True)
-def move(state, demand, capacity, sight, scores, clip, uniforms, actions, step):  # type: ignore[no-untyped-def]
+def move(board, state, sight, scores, clip, uniforms, actions, step):  # type: ignore[no-untyped-def]
     """Choose by scores (R, 1 + K), greedily or by uniforms (R, T), and go there."""
-    depot = demand.shape[0] > 0
+    depot = board.demand.shape[0] > 0
     for r in range(scores.shape[0]):
         found = 0
         while found < sight.seen.shape[1] and sight.present[r, 1 + found]:
@@ -163,7 +191,7 @@ def move(state, demand, capacity, sight, scores, clip, uniforms, actions, step):
         else:
             node = _best(sight.seen[r], scores[r], found, home)
         actions[r, step] = node
-        _go(state, demand, capacity, r, node)
+        _go(board, state, r, node)
 
 
 @njit(nogil=True)

@@ -178,16 +178,22 @@ def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: 
             time.sleep(0.1)
 
 
+def check_labels(config: Config) -> None:
+    """ValueError if a label file or store of the config is not there: before anything that takes long."""
+    for name in config.data.labels:
+        if not (Path(name).is_file() if name.endswith(".npz") else len(LabelStore(Path(name)))):
+            raise ValueError(f"{name}: data.labels names no labelled instances")
+
+
 def label_source(config: Config, run: Path, writing: bool = True) -> LabelSource:
     """The labels that the config names, or those that a process makes into the run's folder."""
     problem, data, seed = config.policy.problem, config.data, config.train.seed
     if not data.labels:
         return FreshLabels(run / "labels", Groups(problem, data, seed, config.train.init), writing)
+    check_labels(config)
     labels: list[Labelled] = []
     for name in data.labels:
         found = read_xml100(Path(name)) if name.endswith(".npz") else LabelStore(Path(name)).load()
-        if not found:
-            raise ValueError(f"{name}: data.labels names no labelled instances")
         if found[0].sample.problem != problem:
             raise ValueError(f"{name}: data.labels are for {found[0].sample.problem!r}, policy.problem is {problem!r}")
         labels += found

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from elg.checkpoint import load_policy, save_policy
-from elg.decode import DecodeConfig
+from elg.decode import DecodeConfig, keep_freed_memory
 from elg.policy import Policy, PolicyConfig, with_local
 from elg.train.config import Config
-from elg.train.data import LabelSource, label_source, random_tasks, some_steps, step_rng
+from elg.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
 from elg.train.imitate import imitation_loss, make_lesson
 from elg.train.labels import Labelled
 from elg.train.processes import Processes
@@ -228,6 +228,8 @@ def train(config: Config, path: Path, data: Path, report: Report = print) -> Pat
 
     `report` is given the row of each step.
     """
+    check_labels(config)
+    keep_freed_memory()
     processes = Processes()
     with processes.first_alone():
         folder = RunFolder(path, config)

@@ -93,7 +93,7 @@ def test_label_sources(tmp_path: Path) -> None:
         label_source(named("cvrp", one), tmp_path)
     with pytest.raises(ValueError, match=r"nothing: data\.labels names no labelled instances"):
         label_source(named("tsp", tmp_path / "nothing"), tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"missing\.npz: data\.labels names no labelled instances"):
         label_source(named("cvrp", "missing.npz"), tmp_path)
 
 

@@ -68,13 +68,19 @@ def draw(bench: Bench, records: Sequence[Record]) -> dict[str, tuple[str, bytes]
     if rows and len({record.nodes for record in shown}) > 1:
         add("gap-size", "Gap against N: each instance, and the mean of neighbouring sizes.", plot_gap_size)
     if len(rows) > 1 and not bench.means:
-        add("scatter", "Each instance: its gap with one row against its gap with another.", plot_scatter)
+        add(
+            "scatter",
+            "Each instance: its gap with one row against its gap with others; below the line, the other is better.",
+            plot_scatter,
+        )
     return pictures
 
 
 def colours(bench: Bench) -> dict[str, str]:
-    """Row -> colour, the same for a family."""
+    """Row -> colour, the same for a family; where there is one family only, each row has its own."""
     families = list(dict.fromkeys(bench.families.values()))
+    if len(families) == 1:
+        return {row: f"C{number % 10}" for number, row in enumerate(bench.rows)}
     return {row: f"C{families.index(family) % 10}" for row, family in bench.families.items()}
 
 
@@ -97,9 +103,10 @@ def plot_gap_time(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
         ax.plot(x, y, marker=MARKS[number % len(MARKS)], color=colour[rows[0]], label=family, markersize=7)
         if len(points) > 1:
             for at, gap, row in points:
-                spent = row.removeprefix(family).lstrip(":@") or "x8"
+                spent = f"{bench.limits[row]:g} s" if row in bench.limits else row.removeprefix(family)[1:] or "x8"
                 ax.annotate(spent, (at, gap), (5, 5), textcoords="offset points", fontsize=7, color=colour[row])
     ax.set_xscale("log")
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="seconds per instance", ylabel="mean gap %", title=f"{bench.title}: gap against time")
     _gap_axis(ax, lowest)
     _finish(ax)
@@ -138,24 +145,29 @@ def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
 
 
 def plot_scatter(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
-    """Instances: x the row with the lowest mean gap, y the others (six at most); above the line, x is better."""
-    by_row = {row: {r.instance: gaps[r.key] for r in records if r.row == row} for row in bench.rows}
-    by_row = {row: found for row, found in by_row.items() if found}
-    order = sorted(by_row, key=lambda row: fmean(by_row[row].values()))
-    base, others = order[0], [row for row in bench.rows if row in order[1:]][:6]
-    most = 0.0
+    """Instances: x the best row of the first family, y the best one of each other family, or else all other rows."""
+    found = {row: {r.instance: gaps[r.key] for r in records if r.row == row} for row in bench.rows}
+    order = sorted((row for row in found if found[row]), key=lambda row: fmean(found[row].values()))
+    best = {bench.families[row]: row for row in reversed(order)}  # the first of the order stays
+    families = [family for family in dict.fromkeys(bench.families.values()) if family in best]
+    base = best[families[0]]
+    others = [best[family] for family in families[1:]] or [row for row in bench.rows if row in order and row != base]
+    lowest, most = np.inf, 0.0
     for number, row in enumerate(others):
-        both = [name for name in by_row[row] if name in by_row[base]]
+        both = [name for name in found[row] if name in found[base]]
         if not both:
             continue
-        x, y = [by_row[base][name] for name in both], [by_row[row][name] for name in both]
-        most = max(most, *x, *y)
-        ax.scatter(
-            x, y, s=16, marker=MARKS[number % len(MARKS)], alpha=0.6, linewidths=0, color=f"C{number}", label=row
-        )
-    ax.axline((0, 0), slope=1, color="#888", linewidth=0.8, zorder=0)
+        x, y = [found[base][name] for name in both], [found[row][name] for name in both]
+        lowest, most = min(lowest, *x, *y), max(most, *x, *y)
+        mark = MARKS[number % len(MARKS)]
+        ax.scatter(x, y, s=20, marker=mark, alpha=0.6, linewidths=0, color=f"C{(number + 1) % 10}", label=row)
+    if lowest > 0.01 and most / lowest > 20:
+        ax.set(xscale="log", yscale="log")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+    ax.axline((1, 1), (2, 2), color="#888", linewidth=0.8, zorder=0)
     ax.set(xlabel=f"gap % with {base}", ylabel="gap % with another row", title=f"{bench.title}: instance by instance")
-    ax.set_ylim(top=1.04 * most or 1)
     _finish(ax)
 
 

@@ -36,7 +36,7 @@ def test_the_page_is_complete_in_itself(tmp_path: Path) -> None:
     table = write_report(path)
     page = (path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 3
-    assert "http" not in page
+    assert "://" not in page
     assert "<link" not in page
     assert "<script" not in page
     assert "POMO (published)" in page
@@ -62,7 +62,7 @@ def test_pictures_show_what_they_say() -> None:
     assert size.lines[0].get_xdata()[0] == 50
     plot_scatter(pairs, bench, records, gaps)
     assert pairs.get_xlabel() == "gap % with policy"
-    assert len(pairs.collections) == 2
+    assert len(pairs.collections) == 1  # the better one of lkh's rows
     assert len(pairs.collections[0].get_offsets()) == 5
 
 

@@ -24,7 +24,7 @@ from elg.train.labels import fleet
 
 Routes = list[list[int]]
 LEAST_SECONDS = 0.01  # for the search, however long the model took
-EXTENT = 1_000_000  # the longest distance in whole units, for peers that count in integers
+EXTENT = 10_000  # the longest distance in whole units; with more, the penalties of HGS and PyVRP are too small
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class Instance:
     def plane(self) -> FloatArray:
         """Points (n, 2) for the policy and for plots: coords, but x = east and y = north for GEO and HAVERSINE."""
         if self.metric is Metric.GEO:
-            return _project(_geo_degrees(self.coords))
+            return _project(geo_degrees(self.coords))
         if self.metric is Metric.HAVERSINE:
             return _project(self.coords)
         return self.coords
@@ -302,14 +302,14 @@ def _att(p: FloatArray, q: FloatArray) -> FloatArray:
     return np.asarray(np.where(nearest < length, nearest + 1, nearest))
 
 
-def _geo_degrees(coords: FloatArray) -> FloatArray:
+def geo_degrees(coords: FloatArray) -> FloatArray:
     """DDD.MM (degrees and minutes) -> decimal degrees. TSPLIB's own programs cut the degrees, they do not round."""
     degrees = np.trunc(coords)
     return np.asarray(degrees + 5.0 * (coords - degrees) / 3.0)
 
 
 def _geo(p: FloatArray, q: FloatArray) -> FloatArray:
-    a, b = (3.141592 * _geo_degrees(point) / 180.0 for point in (p, q))  # PI as TSPLIB defines it
+    a, b = (3.141592 * geo_degrees(point) / 180.0 for point in (p, q))  # PI as TSPLIB defines it
     q1 = np.cos(a[..., 1] - b[..., 1])
     q2 = np.cos(a[..., 0] - b[..., 0])
     q3 = np.cos(a[..., 0] + b[..., 0])

@@ -40,9 +40,8 @@ SMALL = (
 
 
 def variant(name: str, steps: int, overrides: Sequence[str]) -> Config:
-    """The config of a variant for that many steps, both stages in the paper's proportion."""
-    usual = load_config(name)
-    stage = steps * usual.train.global_steps // usual.train.steps
+    """The config of a variant for that many steps: half of them for each stage, or few would be left for the second."""
+    stage = steps // 2 if load_config(name).train.global_steps else 0
     budget = [f"train.steps={steps}", "train.minutes=0.0", f"train.global_steps={stage}"]
     return load_config(name, [*SMALL, *budget, *overrides])
 

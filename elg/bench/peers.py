@@ -20,11 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elg.instance import Instance
+from elg.search.ground import whole_distances
+from elg.search.tours import FAST_TSP_LARGEST
 from elg.train.labels import fleet
 
 Routes = list[list[int]]
 LEAST_SECONDS = 0.01  # for the search, however long the model took
-EXTENT = 10_000  # the longest distance in whole units; with more, the penalties of HGS and PyVRP are too small
+LARGEST = 10**6  # distance in whole units
+EXTENT = 10_000  # the longest of those that are scaled; with more, the penalties of HGS and PyVRP are too small
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,8 @@ class Peer:
         return importlib.metadata.version(self.package) if self.package else ""
 
 
-def whole_distances(instance: Instance, largest: int = EXTENT) -> NDArray[np.int64]:
-    """(n, n) distances as integers: themselves where they are whole and small enough, else scaled up to `largest`."""
-    distance = instance.distance_matrix()
-    top = float(distance.max())
-    if top <= largest and (instance.metric.rounded or bool((distance == np.rint(distance)).all())):
-        return distance.astype(np.int64)
-    return np.rint(distance * (largest / top)).astype(np.int64)
+def _distances(instance: Instance) -> NDArray[np.int64]:
+    return whole_distances(instance, LARGEST, EXTENT)
 
 
 def _demands(instance: Instance) -> tuple[NDArray[np.int64], int, int]:
@@ -94,7 +92,7 @@ def _demands(instance: Instance) -> tuple[NDArray[np.int64], int, int]:
 
 def _pyvrp(instance: Instance, budget: Budget) -> Routes | None:
     pyvrp: Any = importlib.import_module("pyvrp")
-    distance = whole_distances(instance)
+    distance = _distances(instance)
     customers = range(1, instance.size)
     if instance.problem == "tsp":
         clients = [pyvrp.Client(location=i) for i in customers]
@@ -137,7 +135,7 @@ def _hgs(instance: Instance, budget: Budget) -> Routes | None:
     data = {
         "x_coordinates": plane[:, 0],
         "y_coordinates": plane[:, 1],
-        "distance_matrix": whole_distances(instance).astype(np.float64),
+        "distance_matrix": _distances(instance).astype(np.float64),
         "demands": demand,
         "vehicle_capacity": capacity,
         "num_vehicles": count,
@@ -157,7 +155,7 @@ def _ortools(instance: Instance, budget: Budget) -> Routes | None:
     demand, capacity, vehicles = _demands(instance) if cvrp else (np.zeros(instance.size, np.int64), 0, 1)
     manager = cp.RoutingIndexManager(instance.size, vehicles, 0)
     routing = cp.RoutingModel(manager)
-    routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(whole_distances(instance).tolist()))
+    routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(_distances(instance).tolist()))
     if cvrp:
         load = routing.RegisterUnaryTransitVector(demand.tolist())
         routing.AddDimensionWithVehicleCapacity(load, 0, [capacity] * vehicles, True, "load")
@@ -183,7 +181,7 @@ def _vroom(instance: Instance, budget: Budget) -> Routes | None:
     """Highest exploration level; it stops when that is explored, often long before the limit."""
     vroom: Any = importlib.import_module("vroom")
     problem = vroom.Input()
-    problem.set_durations_matrix("car", whole_distances(instance).astype(np.uint32))
+    problem.set_durations_matrix("car", _distances(instance).astype(np.uint32))
     customers = range(1, instance.size)
     if instance.problem == "tsp":
         problem.add_vehicle(vroom.Vehicle(0, start=0, end=0))
@@ -204,7 +202,7 @@ def _vroom(instance: Instance, budget: Budget) -> Routes | None:
 def _lkh(instance: Instance, budget: Budget) -> Routes | None:
     """LKH knows runs instead of seconds: one run, then as many as fit into what is left of the limit."""
     elkai: Any = importlib.import_module("elkai")
-    problem = elkai.DistanceMatrix(whole_distances(instance).tolist())
+    problem = elkai.DistanceMatrix(_distances(instance).tolist())
     begin = time.perf_counter()
     tours = [problem.solve_tsp(1)[:-1]]
     runs = int(0.9 * budget.left() / (time.perf_counter() - begin))
@@ -216,24 +214,24 @@ def _lkh(instance: Instance, budget: Budget) -> Routes | None:
 
 def _fast_tsp(instance: Instance, budget: Budget) -> Routes | None:
     fast_tsp: Any = importlib.import_module("fast_tsp")
-    matrix = whole_distances(instance, 2**16 - 1).astype(np.uint16)
+    matrix = whole_distances(instance, FAST_TSP_LARGEST, FAST_TSP_LARGEST).astype(np.uint16)
     return [fast_tsp.find_tour(matrix, budget.left(), max_threads=budget.threads)]
 
 
 def _nearest(instance: Instance, budget: Budget) -> Routes:
-    from elg.bench.heuristics import nearest_neighbour
+    from elg.search.construct import nearest_neighbour
 
     return nearest_neighbour(instance)
 
 
 def _insertion(instance: Instance, budget: Budget) -> Routes:
-    from elg.bench.heuristics import random_insertion
+    from elg.search.construct import random_insertion
 
     return random_insertion(instance, budget.seed)
 
 
 def _savings(instance: Instance, budget: Budget) -> Routes:
-    from elg.bench.heuristics import savings
+    from elg.search.construct import savings
 
     return savings(instance)
 

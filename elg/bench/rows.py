@@ -4,7 +4,8 @@ policy            the shipped weights: every start (fewer on large instances), 8
 policy:single     one greedy rollout
 policy:starts     every start, no symmetries
 policy:16x2       16 starts, 2 symmetries
-FILE.safetensors  a weights file, with the same protocols behind a colon; LABEL=FILE.safetensors names the row
+policy@5          the policy, then search, in 5 seconds: what `elg solve --time-limit 5` does
+FILE.safetensors  a weights file, in the same ways; LABEL=FILE.safetensors names the row
 pyvrp@5           a peer with a time limit in seconds; peers that do not search take none: savings
 """
 
@@ -37,7 +38,7 @@ class Row:
     """One way to solve instances.
 
     A peer has a name of PEERS in `peer`; otherwise it is a policy: `weights` (None: the shipped ones), starts
-    (None: as `solve` chooses them) and symmetries.
+    (None: as `solve` chooses them) and symmetries. With `seconds`, it searches.
     """
 
     name: str
@@ -50,7 +51,9 @@ class Row:
     @property
     def family(self) -> str:
         """Rows of one family differ in what they spend: pyvrp@1 and pyvrp@5, policy:single and policy."""
-        return self.name.rsplit("@", 1)[0] if self.peer else self.name.rsplit(":", 1)[0]
+        if self.seconds is None:
+            return self.name if self.peer else self.name.rsplit(":", 1)[0]
+        return self.name.rsplit("@", 1)[0] + ("" if self.peer else " and search")
 
     def takes(self, problem: str) -> bool:
         """Whether the row can solve this problem at all."""
@@ -138,7 +141,9 @@ def parse_row(text: str) -> Row:
     else:
         raise ValueError(f"--rows has {text!r}; there are policy, FILE.safetensors, {', '.join(PEERS)}")
     if seconds is not None:
-        raise ValueError(f"--rows has {text!r}: a policy has no search, so it takes no time limit")
+        if suffix:
+            raise ValueError(f"--rows has {text!r}: with a time limit, the rollouts are as many as fit into it")
+        return replace(row, name=f"{row.name}@{seconds:g}", seconds=seconds)
     return replace(row, name=row.name + suffix, starts=starts, symmetries=symmetries)
 
 
@@ -212,10 +217,16 @@ def check(rows: Sequence[Row], problems: Iterable[str]) -> None:
 def warm_up(rows: Sequence[Row], problems: Iterable[str], options: Options) -> None:
     """Load and compile everything on a small instance, so that no row is timed while it does."""
     for row in rows:
-        quick = replace(row, seconds=None if row.seconds is None else 0.05, starts=1, symmetries=1)
+        searches = row.seconds is not None
+        quick = replace(row, seconds=0.05 if row.peer and searches else None, starts=1, symmetries=1)
         for problem in problems:
-            if row.takes(problem):
-                run_row(quick, [_small(problem)], options)
+            if not row.takes(problem):
+                continue
+            run_row(quick, [_small(problem)], options)
+            if searches and not row.peer:
+                from elg.search.warm import warm_up as warm_up_search
+
+                warm_up_search(problem)
 
 
 def _small(problem: str) -> Instance:
@@ -232,6 +243,8 @@ def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[A
     """The row's answers for instances of one problem. Of a batch, each takes its even share of the time."""
     if row.peer:
         return [_ask(PEERS[row.peer], row, instance, options) for instance in instances]
+    if row.seconds is not None:
+        return [_search(row, instance, options) for instance in instances]
     begin = time.perf_counter()
     solutions = _decode(row, instances, options)
     share = (time.perf_counter() - begin) / len(instances)
@@ -240,18 +253,28 @@ def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[A
 
 def _decode(row: Row, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """As `elg.solver.solve`, but many instances in one call of the decoder."""
-    from elg.decode import decode
-    from elg.solver import SolveConfig, best_solution, choose_starts, distinct_symmetries, make_task
+    from elg.decode import DecodeConfig, decode
+    from elg.greedy import best_solution, choose_starts, distinct_symmetries, make_task
 
     seed, threads, memory = options
-    config = SolveConfig(row.starts, row.symmetries, seed, threads, row.weights, memory_gb=memory)
     policy = _policy(row, instances[0].problem)
-    indices = distinct_symmetries(config.symmetries, policy.config)
-    starts = [choose_starts(instance, config, policy.config) for instance in instances for _ in indices]
+    indices = distinct_symmetries(row.symmetries, policy.config)
+    starts = [choose_starts(instance, row.starts, seed, policy.config) for instance in instances for _ in indices]
     tasks = [make_task(instance, index) for instance in instances for index in indices]
-    rollouts = decode(policy, tasks, starts, config.decoding())
+    rollouts = decode(policy, tasks, starts, DecodeConfig(threads=threads, memory_gb=memory))
     each = len(indices)
     return [best_solution(instance, rollouts[i * each : (i + 1) * each]) for i, instance in enumerate(instances)]
+
+
+def _search(row: Row, instance: Instance, options: Options) -> Answer:
+    """The whole solver in the row's time."""
+    from elg.solver import SolveConfig, solve
+
+    seed, threads, memory = options
+    config = SolveConfig(row.seconds, seed=seed, threads=threads, weights=row.weights, memory_gb=memory)
+    begin = time.perf_counter()
+    solution = solve(instance, config).solution
+    return _checked(solution, time.perf_counter() - begin)
 
 
 def _ask(peer: Peer, row: Row, instance: Instance, options: Options) -> Answer:

@@ -264,7 +264,7 @@ def jobs(bench_set: BenchSet, rows: Sequence[Row]) -> list[Job]:
             batch = members[begin : begin + bench_set.batch]
             for row in rows:
                 if row.takes(batch[0].instance.problem):
-                    parts = [batch] if row.peer is None else [(entry,) for entry in batch]
+                    parts = [batch] if row.peer is None and row.seconds is None else [(entry,) for entry in batch]
                     found += [Job(row, part) for part in parts]
     return found
 

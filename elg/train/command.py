@@ -81,7 +81,7 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    figure = Figure(figsize=(13, 4.2), layout="constrained")
     loss, gaps = figure.subplots(1, 2)
     for number, run_folder in enumerate(runs):
         rows = list(read_log(run_folder))
@@ -102,10 +102,10 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
         gaps.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         gaps.yaxis.set_major_formatter("{x:g}")
         gaps.yaxis.set_minor_formatter(NullFormatter())
-    for axes in (loss, gaps):
+    for axes, place in ((loss, {}), (gaps, {"loc": "upper left", "bbox_to_anchor": (1, 1)})):  # many lines: outside
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8)
+            axes.legend(fontsize=8, **place)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=target.suffix.lstrip(".") or "png", dpi=150)
     atomic_write(target, buffer.getvalue())

@@ -26,8 +26,8 @@ class DataConfig:
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
     states: int = 0  # states per walk or rollout to learn from; 0: all
-    labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly (TSP)
-    own: bool = False  # every second batch on the fly completes what the policy of train.init has begun (TSP)
+    labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
+    own: bool = False  # every second batch on the fly completes what the policy of train.init has begun
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
     def __post_init__(self) -> None:
@@ -109,11 +109,10 @@ class Config:
             raise ValueError("data.distribution is 'adaptive', but train.method 'imitate' takes labels as they come")
         if self.train.global_steps and not self.policy.global_policy:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
-        if self.train.method == "imitate" and self.policy.problem == "cvrp" and not self.data.labels:
-            raise ValueError("data.labels is empty: CVRP labels take too long to be made on the fly")
-
-        if self.data.own and not (self.policy.problem == "tsp" and self.train.init and self.data.starts == 1):
-            raise ValueError("data.own is on: it needs a TSP, the weights of train.init, and data.starts of 1")
+        if self.data.own and not self.train.init:
+            raise ValueError("data.own is on: it needs the weights of train.init")
+        if self.data.own and self.policy.problem == "tsp" and self.data.starts != 1:
+            raise ValueError(f"data.own is on: a tour that was begun has one start, data.starts is {self.data.starts}")
         if self.data.own and (self.train.method != "imitate" or self.data.labels):
             raise ValueError("data.own is on: it needs train.method 'imitate' and labels made on the fly")
 

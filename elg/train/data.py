@@ -13,16 +13,26 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from elg.checkpoint import load_policy
 from elg.decode import DecodeConfig, decode
-from elg.generate import generate
+from elg.generate import Sample, generate
 from elg.geometry import normalise
 from elg.policy import Policy
 from elg.problems import ProblemName, Task
 from elg.train.config import Config, DataConfig
-from elg.train.labels import Labelled, LabelStore, Stream, complete_tsp, parse_sizes, read_xml100
+from elg.train.labels import (
+    Labelled,
+    LabelStore,
+    Stream,
+    complete_tsp,
+    label_cvrp,
+    parse_sizes,
+    read_xml100,
+    what_is_left,
+)
 
 FLUSH_SECONDS = 3.0  # between writes of freshly made labels: few large files, and no long wait
 AHEAD = 100  # groups to label in advance
@@ -125,11 +135,11 @@ class FreshLabels:
 class Groups:
     """Batches of equal size in an endless stream, one behind the other in a store.
 
-    With `data.own`, every second one completes walks that the policy in the file `init` has begun.
+    With `data.own`, every second one completes what the policy in the file `init` has begun.
     """
 
     def __init__(self, problem: ProblemName, config: DataConfig, seed: int, init: str = "") -> None:
-        self.config, self.init = config, init
+        self.problem, self.config, self.init = problem, config, init
         self.policy: Policy | None = None  # loaded by the process that labels
         self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
         self.ends = [0]
@@ -147,16 +157,28 @@ class Groups:
         if not self.config.own or group % 2 == 0:
             return [self.stream.labelled(number) for number in numbers]
         samples = [self.stream.sample(number) for number in numbers]
-        if self.policy is None:
-            self.policy = load_policy(Path(self.init), "tsp")
         rng = step_rng(self.stream.seed, group, purpose=1)
-        starts = [rng.integers(sample.size, size=1) for sample in samples]
-        tasks = [Task(normalise(sample.coords), None, None) for sample in samples]
-        moves = int(rng.integers(1, max(2, samples[0].size - 3)))  # the same for all, so that their states align
-        walks = decode(self.policy, tasks, starts, DecodeConfig(threads=1))
-        return [
-            complete_tsp(sample, walk[0, :moves].astype(np.int64)) for sample, walk in zip(samples, walks, strict=True)
-        ]
+        walks = self._walks(samples, rng)
+        if self.problem == "tsp":
+            moves = int(rng.integers(1, max(2, samples[0].size - 3)))  # the same for all, so that their states align
+            return [complete_tsp(sample, walk[:moves]) for sample, walk in zip(samples, walks, strict=True)]
+        left = [what_is_left(x, walk[: rng.choice(_depots(walk))]) for x, walk in zip(samples, walks, strict=True)]
+        return [label_cvrp(sample, seed=number) for sample, number in zip(left, numbers, strict=True)]
+
+    def _walks(self, samples: Sequence[Sample], rng: np.random.Generator) -> list[NDArray[np.int64]]:
+        """A rollout of each by the policy in the file `init`, from a random node."""
+        if self.policy is None:
+            self.policy = load_policy(Path(self.init), self.problem)
+        tasks = [Task(normalise(sample.coords), sample.demand, sample.capacity) for sample in samples]
+        starts = [rng.integers(sample.size - sample.customers, sample.size, size=1) for sample in samples]
+        rollouts = decode(self.policy, tasks, starts, DecodeConfig(threads=1))
+        return [rollout[0].astype(np.int64) for rollout in rollouts]
+
+
+def _depots(walk: NDArray[np.int64]) -> NDArray[np.int64]:
+    """After how many moves of a rollout it is at the depot with customers left; 0 is before the first."""
+    last = int(np.flatnonzero(walk)[-1])
+    return np.append(0, np.flatnonzero(walk[:last] == 0) + 1)
 
 
 def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: int) -> None:

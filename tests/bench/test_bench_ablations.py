@@ -26,7 +26,7 @@ def test_variants_are_the_packages_configs() -> None:
 
 def test_a_small_budget() -> None:
     config = variant("ablation-no-penalty", 70, [])
-    assert (config.train.steps, config.train.global_steps, config.train.method) == (70, 60, "imitate")
+    assert (config.train.steps, config.train.global_steps, config.train.method) == (70, 35, "imitate")
     assert config.policy.penalty is False
     assert config.validation.sets == ()
     assert variant("ablation-local-only", 70, []).train.global_steps == 0

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import small
 
-from elg.bench.peers import PEERS, Budget, Peer, whole_distances
+from elg.bench.peers import PEERS, Budget, Peer
 from elg.instance import Instance, Metric
+from elg.search.ground import whole_distances
 from elg.solution import Solution
 
 CASES = [(peer.name, problem) for peer in PEERS.values() for problem in peer.problems]
@@ -30,16 +31,16 @@ def test_a_peer_answers_feasibly(name: str, problem: str, metric: Metric) -> Non
 
 def test_whole_distances_are_themselves_or_scaled() -> None:
     rounded = small.instance("tsp")
-    assert np.array_equal(whole_distances(rounded), rounded.distance_matrix())
-    assert whole_distances(rounded, 100).max() == 100
+    assert np.array_equal(whole_distances(rounded, 10**6, 100), rounded.distance_matrix())
+    assert whole_distances(rounded, 100, 100).max() == 100
     exact = small.instance("tsp", metric=Metric.EXACT)
-    scaled = whole_distances(exact, 10_000)
+    scaled = whole_distances(exact, 10**6, 10_000)
     ratio = scaled / np.maximum(exact.distance_matrix(), 1e-9)
     assert scaled.max() == 10_000
     assert np.allclose(ratio[scaled > 0], ratio.max(), rtol=1e-2)
     matrix = np.array([[0, 3.0, 4], [3, 0, 5], [4, 5, 0]])
     explicit = Instance("m", np.array([[0, 0], [3, 0], [0, 4.0]]), Metric.EXPLICIT, matrix=matrix)
-    assert np.array_equal(whole_distances(explicit), matrix)
+    assert np.array_equal(whole_distances(explicit, 10**6, 100), matrix)
 
 
 def test_a_budget_runs_from_when_it_is_made() -> None:

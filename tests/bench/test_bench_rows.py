@@ -40,7 +40,7 @@ def test_a_row(text: str, row: Row) -> None:
         ("savings@5", "'savings@5', but savings does not search"),
         ("pyvrp@fast", "--rows has 'fast', which is no number of seconds"),
         ("pyvrp@0", "--rows has '0', which is no number of seconds"),
-        ("policy@5", "'policy@5': a policy has no search, so it takes no time limit"),
+        ("policy:single@5", "'policy:single@5': with a time limit, the rollouts are as many as fit into it"),
         ("policy:double", "'policy:double'; behind the colon stands single, starts, x8 or STARTSxSYMMETRIES"),
         ("policy:0x8", "'policy:0x8'; behind the colon"),
     ],
@@ -84,7 +84,7 @@ def test_a_policy_in_batches_gives_what_solve_gives(problem: str, weights: Calla
     instances = [small.instance(problem, 14, seed, f"i{seed}") for seed in range(3)]
     row = parse_row(f"{weights(problem)}:5x2")
     answers = run_row(row, instances, Options(seed=3))
-    config = SolveConfig(starts=5, symmetries=2, seed=3, threads=1, weights=weights(problem))
+    config = SolveConfig(starts=5, symmetries=2, seed=3, threads=1, weights=weights(problem), policy_only=True)
     assert [answer.solution.cost for answer in answers if answer.solution] == [
         solve(it, config).cost for it in instances
     ]

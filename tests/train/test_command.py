@@ -59,7 +59,7 @@ def test_the_command_trains_and_says_so(tmp_path: Path) -> None:
     assert all("gap uniform-10-3" in line for line in lines)
     picture = tmp_path / "curves.png"
     assert invoke("plot-training", run, "--out", picture).stdout == f"wrote {picture}\n"
-    assert imread(picture).shape == (630, 1650, 4)
+    assert imread(picture).shape == (630, 1950, 4)
 
 
 def test_quiet_is_quiet(tmp_path: Path) -> None:

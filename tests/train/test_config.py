@@ -72,6 +72,25 @@ def test_imitation_configs() -> None:
     for name in ("imitate-tsp", "imitate-cvrp"):
         config = load_config(name)
         assert (config.train.method, config.train.optimiser) == ("imitate", "adamw")
+        assert config.data.labels == ()  # made on the fly
+
+
+def test_what_a_policy_has_begun_needs_its_weights() -> None:
+    own, init = "data.own=true", "train.init=x.safetensors"
+    for name in ("imitate-tsp", "imitate-cvrp"):
+        with pytest.raises(ValueError, match=r"data\.own is on: it needs the weights of train\.init"):
+            load_config(name, [own, "data.starts=1"])
+        for other in ("train.method=reinforce", "data.labels=a.npz"):
+            with pytest.raises(ValueError, match=r"it needs train\.method 'imitate' and labels made on the fly"):
+                load_config(name, [own, init, "data.starts=1", other])
+        assert load_config(name, [own, init, "data.starts=1"]).data.own
+
+
+def test_only_tours_that_were_begun_have_one_start() -> None:
+    many = ["data.own=true", "train.init=x.safetensors", "data.starts=4"]
+    with pytest.raises(ValueError, match=r"a tour that was begun has one start, data\.starts is 4"):
+        load_config("imitate-tsp", many)
+    assert load_config("imitate-cvrp", many).data.starts == 4
 
 
 def test_json_gives_every_config_back() -> None:
@@ -154,8 +173,6 @@ def test_other_mistakes(tmp_path: Path) -> None:
         assert message in str(caught.value)
     with pytest.raises(ValueError, match=r"paper-vrptw: no such config; there are .*paper-tsp"):
         load_config("paper-vrptw")
-    with pytest.raises(ValueError, match=r"data\.labels is empty"):
-        load_config("imitate-cvrp", ["data.labels=[]"])
     with pytest.raises(ValueError, match=r"validation\.sets must name the sets"):
         load_config("paper-tsp-star", ["validation.sets=[]"])
     with pytest.raises(ValueError, match="takes labels as they come"):

@@ -98,14 +98,15 @@ def test_tsp_default_time_is_enough() -> None:
         assert best / labels.label_tsp(stream.sample(i), 0.3).cost - 1 < 0.03  # on an idle one each has about 0.1 %
 
 
-@pytest.mark.parametrize("solver", ["_hgs", "_pyvrp"])
+@pytest.mark.parametrize("solver", ["hygese", "pyvrp", "ours"])
 def test_tiny_cvrp_is_optimal(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("hygese")
-    pytest.importorskip("pyvrp")
-    monkeypatch.setattr(labels, "HGS_LIMIT", 100 if solver == "_hgs" else 0)
+    if solver != "ours":
+        pytest.importorskip(solver)
+    monkeypatch.setattr(labels, "HGS_LIMIT", 100 if solver == "hygese" else 0)
     # Two pairs on opposite sides: pairing neighbours costs 2 * (10 + 2 + 10), anything else more.
     coords = np.array([[50, 50], [60, 51], [60, 49], [40, 51], [40, 49]]) / 7 - 20.0
-    found = labels.label_cvrp(Sample(coords, np.array([0, 1, 1, 1, 1]), 2), 0.1)
+    sample = Sample(coords, np.array([0, 1, 1, 1, 1]), 2)
+    found = labels.label_cvrp(sample, None if solver == "ours" else 0.1)
     assert found.routes == ((1, 2), (3, 4))
 
 
@@ -120,11 +121,32 @@ def test_cvrp_labels_are_feasible_on_both_sides_of_the_limit(monkeypatch: pytest
     assert by_pyvrp.cost == pytest.approx(by_hgs.cost, rel=0.03)
 
 
-def test_cvrp_of_one_and_two_customers() -> None:
-    pytest.importorskip("hygese")
+@pytest.mark.parametrize("seconds", [None, 0.05])
+def test_cvrp_of_one_and_two_customers(seconds: float | None) -> None:
+    if seconds:
+        pytest.importorskip("hygese")
     for n in (1, 2):
         sample = Sample(np.arange(2.0 * (n + 1)).reshape(-1, 2), np.array([0, 3, 3][: n + 1]), 5)
-        assert labels.label_cvrp(sample, 0.05).routes == ((1,), (2,))[:n]
+        assert labels.label_cvrp(sample, seconds).routes == ((1,), (2,))[:n]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_our_own_search_is_close_to_hgs(seed: int) -> None:
+    pytest.importorskip("hygese")
+    sample = cvrp_of(30, seed)
+    found = labels.label_cvrp(sample)  # label() inside checks loads and visits
+    assert found.cost <= 1.05 * labels.label_cvrp(sample, 0.2).cost
+    assert found.cost < 0.8 * plain(sample).cost
+
+
+def test_our_own_search_needs_no_solver_and_is_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for solver in ("hygese", "pyvrp", "fast_tsp"):
+        monkeypatch.setitem(sys.modules, solver, None)
+    sample = cvrp_of(40, 7)
+    assert_same(labels.label_cvrp(sample, seed=3), labels.label_cvrp(sample, seed=3))
+    stream = Stream("cvrp", ((15, 25),), "set_x", seed=2)
+    assert_same(stream.labelled(4), stream.labelled(4))
+    assert_same(stream.labelled(4), labels.label_cvrp(stream.sample(4), seed=4))
 
 
 def test_fleet_is_large_enough_for_bulky_demands() -> None:
@@ -315,6 +337,18 @@ def test_completing_a_policy_s_walk(n: int) -> None:
             walk.append(min(rest, key=lambda node: math.dist(sample.coords[node], sample.coords[walk[-1]])))
         assert found.cost <= labels.tour_cost(sample.coords, np.array(walk)) * 1.001
         assert found.cost == pytest.approx(labels.tour_cost(sample.coords, found.tour))
+
+
+def test_what_is_left_by_hand() -> None:
+    coords = np.array([[0, 0], [1, 0], [2, 0], [3, 0], [4, 0]], dtype=float)
+    sample = Sample(coords, np.array([0, 5, 6, 7, 8]), 12)
+    for walk, rest in (([3, 1, 0], [0, 2, 4]), ([2, 0, 4, 0, 1, 0], [0, 3]), ([], [0, 1, 2, 3, 4])):
+        left = labels.what_is_left(sample, np.array(walk, dtype=np.int64))
+        assert np.array_equal(left.coords, coords[rest])
+        assert left.demand is not None
+        assert left.demand.tolist() == [(0, 5, 6, 7, 8)[node] for node in rest]
+        assert left.capacity == 12
+    assert sample.customers == 4
 
 
 def test_own_moves_survive_a_store(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from elg.checkpoint import load_policy, save_policy
 from elg.policy import Policy, PolicyConfig
 from elg.train import loop
 from elg.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
+from elg.train.labels import LabelStore
 from elg.train.loop import Trainer, train
 from elg.train.processes import Processes
 from elg.train.run import RunFolder, RunLog, read_log, versions
@@ -460,6 +461,25 @@ def test_time_decides_without_steps(tmp_path: Path) -> None:
     assert logged[-1]["seconds"] >= 0.24
     assert all(row["done"] < 1 for row in logged[:-1])
     assert "uniform-10-3" in logged[-1]
+
+
+# --- labels made on the fly
+
+
+def test_imitating_routes_that_are_searched_meanwhile(tmp_path: Path) -> None:
+    """Every second batch completes what the weights that it starts from have begun; several walks through each."""
+    file, run = tmp_path / "init.safetensors", tmp_path / "run"
+    small = [*OVERRIDES, "policy.local_layers=1", "data.sizes=9", "data.batch=3", "data.reuse=1"]
+    sets = ["train.minutes=0", "train.steps=4", "validation.sets=[]", "data.own=true", f"train.init={file}"]
+    config = load_config("imitate-cvrp", [*small, *sets])
+    assert (config.data.starts, config.data.labels) == (4, ())
+    save_policy(file, Policy(config.policy), "random", torch.float32)
+    assert train(config, run, tmp_path, silent) == run / "last.safetensors"
+    assert [row["step"] for row in rows(run)] == [1, 2, 3, 4]
+    assert all(np.isfinite(row["loss"]) for row in rows(run))
+    sizes = [x.sample.customers for x in LabelStore(run / "labels").load()]
+    assert sizes[:3] == sizes[6:9] == [9, 9, 9]
+    assert all(1 <= size <= 9 for size in sizes[3:6] + sizes[9:12])
 
 
 # --- the configs of the package

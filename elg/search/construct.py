@@ -7,12 +7,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.instance import Instance
+from elg.search.ground import near_nodes
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 Routes = list[list[int]]
 
-ALL_PAIRS = 2000  # customers up to which savings are computed for every pair
+ALL_PAIRS = 500  # customers up to which savings are computed for every pair
 NEAREST_PAIRS = 100  # beyond: only with so many nearest customers of each
 
 
@@ -95,16 +96,10 @@ def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
     if n <= ALL_PAIRS:
         i, j = np.triu_indices(n, 1)
         return i + 1, j + 1
-    keys = []
-    nodes = np.arange(1, n + 1)
-    for begin in range(0, n, 256):
-        rows = nodes[begin : begin + 256]
-        near = np.argpartition(instance.distances(rows[:, None], nodes), NEAREST_PAIRS, axis=1)[:, : NEAREST_PAIRS + 1]
-        a, b = np.repeat(rows, NEAREST_PAIRS + 1), nodes[near.ravel()]
-        keys.append(np.minimum(a, b) * (n + 1) + np.maximum(a, b))
-    key = np.unique(np.concatenate(keys))
-    i, j = key // (n + 1), key % (n + 1)
-    return i[i != j], j[i != j]
+    near = near_nodes(instance, NEAREST_PAIRS)[1:].astype(np.int64)
+    each = np.repeat(np.arange(1, n + 1), near.shape[1])
+    key = np.unique(np.minimum(each, near.ravel()) * (n + 1) + np.maximum(each, near.ravel()))
+    return key // (n + 1), key % (n + 1)
 
 
 @njit(cache=True)

@@ -4,11 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-import small
+from samples import random_instance
 
-from elg.bench import heuristics
-from elg.bench.heuristics import nearest_neighbour, random_insertion, savings
 from elg.instance import Instance, Metric
+from elg.search import construct
+from elg.search.construct import nearest_neighbour, random_insertion, savings
 from elg.solution import Solution
 
 
@@ -38,7 +38,7 @@ def test_savings_by_hand() -> None:
 @pytest.mark.parametrize("metric", [Metric.EUC_2D, Metric.EXACT])
 @pytest.mark.parametrize("seed", range(4))
 def test_all_are_feasible(metric: Metric, seed: int) -> None:
-    tsp, cvrp = (small.instance(problem, 40, seed, metric=metric) for problem in ("tsp", "cvrp"))
+    tsp, cvrp = (random_instance(problem, 40, metric, seed) for problem in ("tsp", "cvrp"))
     for it in (tsp, cvrp):
         for routes in (nearest_neighbour(it), random_insertion(it, seed)):
             assert Solution(it, tuple(map(tuple, routes))).violations == ()
@@ -66,7 +66,7 @@ def naive_savings(it: Instance) -> list[list[int]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_savings_equal_a_naive_twin(seed: int) -> None:
-    it = small.instance("cvrp", 30, seed, metric=Metric.EXACT)
+    it = random_instance("cvrp", 30, Metric.EXACT, seed)
 
     def plain(routes: list[list[int]]) -> list[list[int]]:
         return sorted(min(route, route[::-1]) for route in routes)
@@ -75,11 +75,11 @@ def test_savings_equal_a_naive_twin(seed: int) -> None:
 
 
 def test_savings_of_near_pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    it = small.instance("cvrp", 60, 1, metric=Metric.EXACT)
+    it = random_instance("cvrp", 60, Metric.EXACT, 1)
     whole = Solution(it, tuple(map(tuple, savings(it)))).cost
-    monkeypatch.setattr(heuristics, "ALL_PAIRS", 10)
-    monkeypatch.setattr(heuristics, "NEAREST_PAIRS", 20)
-    i, j = heuristics._pairs(it)
+    monkeypatch.setattr(construct, "ALL_PAIRS", 10)
+    monkeypatch.setattr(construct, "NEAREST_PAIRS", 20)
+    i, j = construct._pairs(it)
     assert (i < j).all()
     assert len(np.unique(i * 100 + j)) == len(i)
     near = Solution(it, tuple(map(tuple, savings(it))))

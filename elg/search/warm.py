@@ -1,0 +1,27 @@
+"""Have the kernels ready: loaded from the cache, compiled the first time ever."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from elg.instance import Instance, Metric
+from elg.search.chance import states
+from elg.search.construct import savings
+from elg.search.ground import survey
+from elg.search.kicks import kick
+from elg.search.routes import Load, anneal, to_walk
+
+POINTS = np.array([[0, 0], [0, 1], [1, 1], [1, 0], [2, 0], [2, 1]])
+
+
+@cache
+def warm_up(problem: str) -> None:
+    """Run the search of a problem on a small instance."""
+    if problem == "tsp":
+        ground = survey(Instance("small", POINTS, Metric.EUC_2D))
+        kick(ground.rule, ground.data, ground.near, np.arange(len(POINTS), dtype=np.int32), 1, states(0, 1)[0])
+        return
+    instance = Instance("small", POINTS, Metric.EUC_2D, demand=np.array([0, 1, 1, 1, 1, 1]), capacity=2)
+    anneal(survey(instance), Load(*instance.units(), 5), to_walk(savings(instance)), 1, 0)

@@ -8,7 +8,8 @@ INSTALLED := .venv/.installed
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench]'
-	$(BIN)/elg solve examples --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
+	$(BIN)/elg solve examples --policy-only --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
+	$(BIN)/python -c 'from elg.search.warm import warm_up; warm_up("tsp"); warm_up("cvrp")'  # and the search
 	touch $@
 
 demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.png

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +20,13 @@ from elg import __version__
 
 if TYPE_CHECKING:
     from elg.instance import Instance
-    from elg.solver import Result, SolveConfig
+    from elg.jobs import Job
+    from elg.solution import Solution
+    from elg.solver import Result
+
+    Done = tuple[Path, Result]
 
 SUFFIXES = (".tsp", ".vrp", ".csv")
-SAY_SECONDS = 5.0  # between lines of progress where there is no terminal for a bar
 
 app = typer.Typer(
     help="A learned vehicle-routing solver for TSP and CVRP.",
@@ -61,44 +64,68 @@ class PlotFormat(StrEnum):
 
 
 @dataclass(frozen=True)
+class Pictures:
+    """Where an option puts its pictures: into one file, or into a folder under the names of the problem files."""
+
+    option: str
+    path: Path
+    ending: str  # of the names in a folder
+
+    @property
+    def is_file(self) -> bool:
+        return self.path.suffix.lower() in (f".{kind.value}" for kind in PlotFormat)
+
+    def check(self, files: Sequence[Path]) -> None:
+        """Raise ValueError if pictures of these files cannot go there; the folder is made."""
+        suffix = self.path.suffix
+        if suffix and not self.is_file and not self.path.is_dir():
+            raise ValueError(f"{self.path}: {self.option} ends in {suffix!r}; name a .png or .svg file, or a folder")
+        if self.is_file and len(files) > 1:
+            raise ValueError(
+                f"{self.path}: {self.option} names one picture for {len(files)} problem files; name a folder"
+            )
+        if not self.is_file:
+            _check_names(files)
+        (_check_file if self.is_file else _make_folder)(self.option, self.path)
+
+    def of(self, file: Path) -> Path:
+        """The picture for a problem file."""
+        return self.path if self.is_file else self.path / f"{file.stem}{self.ending}"
+
+
+@dataclass(frozen=True)
 class Outputs:
     """Where the results of a run go; each of them is on request."""
 
     json_file: Path | None
     solutions: Path | None
-    plot: Path | None
-    plot_format: PlotFormat
-
-    @property
-    def plot_is_file(self) -> bool:
-        return self.plot is not None and self.plot.suffix.lower() in (f".{kind.value}" for kind in PlotFormat)
+    plot: Pictures | None
+    plot_history: Pictures | None
 
     def prepare(self, files: Sequence[Path]) -> None:
         """Create the folders, and raise ValueError or OSError now for what could not be written after the solving."""
-        if self.plot and self.plot.suffix and not self.plot_is_file and not self.plot.is_dir():
-            raise ValueError(f"{self.plot}: --plot ends in {self.plot.suffix!r}; name a .png or .svg file, or a folder")
-        if self.plot_is_file and len(files) > 1:
-            raise ValueError(f"{self.plot}: --plot names one picture for {len(files)} problem files; name a folder")
-        if self.solutions or (self.plot and not self.plot_is_file):
+        if self.solutions:
             _check_names(files)
         folder = self.solutions and self.solutions.resolve()
         for file in files:
             if file.suffix.lower() == ".vrp" and file.parent.resolve() == folder:
                 raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
+        pictures = [found for found in (self.plot, self.plot_history) if found]
+        if len({found.of(files[0]).resolve() for found in pictures}) < len(pictures):
+            raise ValueError(f"{pictures[0].path}: --plot and --plot-history name the same file")
+        for found in pictures:
+            found.check(files)
         if self.json_file:
             _check_file("--json", self.json_file)
         if self.solutions:
             _make_folder("--solutions", self.solutions)
-        if self.plot:
-            (_check_file if self.plot_is_file else _make_folder)("--plot", self.plot)
 
-    def write(self, files: Sequence[Path], results: Sequence[Result]) -> None:
+    def write(self, done: Sequence[Done]) -> None:
         """Write the newest result and the list of all so far: whatever stops the run later, these are kept."""
         from elg.files import atomic_write, write_solution
 
-        file, result = files[len(results) - 1], results[-1]
+        file, result = done[-1]
         if self.json_file:
-            done = zip(files, results, strict=False)  # the later files have no result yet
             lines = ",\n".join(json.dumps(_record(*pair)) for pair in done)
             atomic_write(self.json_file, f"[\n{lines}\n]\n")
         if self.solutions:
@@ -107,8 +134,11 @@ class Outputs:
         if self.plot:
             from elg.plot import save_plot
 
-            picture = self.plot if self.plot_is_file else self.plot / f"{file.stem}.{self.plot_format.value}"
-            save_plot(result.solution, picture)
+            save_plot(result.solution, self.plot.of(file))
+        if self.plot_history:
+            from elg.plot import save_history
+
+            save_history(result, self.plot_history.of(file))
 
 
 def main() -> None:
@@ -142,19 +172,32 @@ def solve_command(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
     ],
-    starts: Annotated[
-        int | None, typer.Option(min=1, help="Start nodes per instance.", show_default="all, fewer on large instances")
+    time_limit: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time for each file.", show_default="5 to 60, by the size"),
     ] = None,
-    symmetries: Annotated[int, typer.Option(min=1, max=8, help="Symmetries of the square to try.")] = 8,
+    vehicles: Annotated[int | None, typer.Option(min=1, help="Most routes of a CVRP.", show_default="any")] = None,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Solution (.sol, .tour) of the one file to begin with."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")] = 1,
+    starts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most start nodes of the policy.", show_default="as many as fit into its time"),
+    ] = None,
+    symmetries: Annotated[int, typer.Option(min=1, max=8, help="Most symmetries that the policy tries.")] = 8,
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Weights file (.safetensors).", show_default="those of the package"),
+        typer.Option(metavar="FILE", help="Weights of the policy (.safetensors).", show_default="those of the package"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all randomness.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads for each file.", show_default="all cores, or their share")
+    ] = None,
     memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory to stay within while decoding.")] = 4.0,
     policy_only: Annotated[
-        bool, typer.Option("--policy-only", help="Take the policy's best solution without search.")
+        bool, typer.Option("--policy-only", help="Take the policy's best solution: no search, no time limit.")
     ] = False,
     capacity: Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")] = None,
     json_file: Annotated[
@@ -166,40 +209,53 @@ def solve_command(
     plot: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A folder for pictures, or FILE.png/.svg for one input.")
     ] = None,
-    plot_format: Annotated[PlotFormat, typer.Option(help="Picture format in a --plot folder.")] = PlotFormat.png,
+    plot_history: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The same for pictures of the cost as time goes by.")
+    ] = None,
+    plot_format: Annotated[PlotFormat, typer.Option(help="Picture format in these folders.")] = PlotFormat.png,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the table and errors.")] = False,
 ) -> None:
-    """Solve problem files; print costs and gaps."""
+    """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
     with _one_line_errors():
-        files = _problem_files(paths)
-        instances = _read_all(files, capacity)
-        outputs = Outputs(json_file, solutions, plot, plot_format)
-        outputs.prepare(files)
-        if weights and not weights.is_file():
-            raise ValueError(f"{weights}: --weights names no file")
-        if weights:  # a wrong file is found now, not when the first instance of the other problem comes
-            from elg.checkpoint import load_policy
-
-            for problem in {instance.problem for instance in instances}:
-                load_policy(weights, problem)
-
+        from elg.jobs import Job, share
         from elg.solver import SolveConfig
 
         config = SolveConfig(
+            time_limit=time_limit,
             starts=starts,
             symmetries=symmetries,
             seed=seed,
             threads=threads,
             weights=weights,
             policy_only=policy_only,
+            vehicles=vehicles,
             memory_gb=memory,
         )
-        results: list[Result] = []
+        files = _problem_files(paths)
+        instances = _read_all(files, capacity)
+        if vehicles is not None:
+            _check_vehicles(vehicles, files, instances, policy_only or warm_start is not None)
+        begin_with = _read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
+        suffix = f".{plot_format.value}"
+        outputs = Outputs(
+            json_file,
+            solutions,
+            Pictures("--plot", plot, suffix) if plot else None,
+            Pictures("--plot-history", plot_history, f".history{suffix}") if plot_history else None,
+        )
+        outputs.prepare(files)
+        if weights:
+            _check_weights(weights, instances)
+        at_once = min(jobs, len(files))
+        work = [Job(instance, share(config, at_once), begin_with) for instance in instances]
+        done: list[Done] = []
         try:
-            _solve_all(files, instances, config, outputs, quiet, results)
+            stopped = _solve_all(files, work, at_once, outputs, quiet, done)
         finally:
-            _print_table(results)
-        _report_infeasible(results)
+            _print_table([result for _, result in done])
+        _report_infeasible([result for _, result in done])
+        if stopped:
+            raise KeyboardInterrupt
 
 
 @app.command()
@@ -503,42 +559,57 @@ def _read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:
     return [read(file, capacity if is_csv else None) for file, is_csv in zip(files, csv, strict=True)]
 
 
+def _check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], may_find: bool) -> None:
+    """Raise ValueError if no file takes --vehicles, or if one needs more and nothing else `may find` a solution."""
+    from elg.quick import quick_routes
+
+    if all(instance.problem == "tsp" for instance in instances):
+        raise ValueError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
+    if not may_find:
+        for instance in instances:
+            quick_routes(instance, vehicles)
+
+
+def _read_warm_start(
+    file: Path, files: Sequence[Path], instances: Sequence[Instance], vehicles: int | None
+) -> Solution:
+    """The solution to begin with, of the one problem file."""
+    from elg.files import read_solution
+
+    if len(files) > 1:
+        raise ValueError(f"{file}: --warm-start is a solution of one problem file, but there are {len(files)}")
+    solution = read_solution(file, instances[0])
+    if solution.violations:
+        raise ValueError(f"{file}: --warm-start is no solution of {files[0]}: {solution.violations[0]}")
+    if vehicles is not None and len(solution.routes) > vehicles:
+        raise ValueError(f"{file}: --warm-start has {len(solution.routes)} routes, --vehicles is {vehicles}")
+    return solution
+
+
+def _check_weights(weights: Path, instances: Sequence[Instance]) -> None:
+    """A wrong file is found now, not when the first instance of the other problem comes."""
+    if not weights.is_file():
+        raise ValueError(f"{weights}: --weights names no file")
+    from elg.checkpoint import load_policy
+
+    for problem in {instance.problem for instance in instances}:
+        load_policy(weights, problem)
+
+
 def _solve_all(
-    files: Sequence[Path],
-    instances: Sequence[Instance],
-    config: SolveConfig,
-    outputs: Outputs,
-    quiet: bool,
-    results: list[Result],
-) -> None:
-    """Solve one instance after the other; results grows, and so is there for the caller whatever stops the loop."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    files: Sequence[Path], jobs: Sequence[Job], at_once: int, outputs: Outputs, quiet: bool, done: list[Done]
+) -> bool:
+    """Solve the files; `done` grows, and so is there for the caller whatever happens. True if stopped by Ctrl-C."""
+    from elg.jobs import Stop, solve_all
+    from elg.live import Live
 
-    from elg.solver import solve
-
-    show_bar = sys.stderr.isatty() and not quiet
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not show_bar, transient=True) as progress:
-        effort = [instance.size**2 for instance in instances]  # roughly how the time grows, for an honest bar
-        bar = progress.add_task("", total=sum(effort))
-        for i, instance in enumerate(instances):
-            position, done = f"{i + 1}/{len(files)}", sum(effort[:i])
-            progress.update(bar, completed=done, description=f"{position} {instance.name}")
-
-            said = time.monotonic()
-
-            def advance(fraction: float, done: int = done, share: int = effort[i], name: str = instance.name) -> None:
-                nonlocal said
-                progress.update(bar, completed=done + fraction * share)
-                if not show_bar and not quiet and time.monotonic() - said > SAY_SECONDS:
-                    print(f"{name}: {100 * fraction:.0f} %", file=sys.stderr, flush=True)
-                    said = time.monotonic()
-
-            results.append(solve(instance, config, advance))
-            outputs.write(files, results)
-            if not show_bar and not quiet:
-                _print_line(position, results[-1])
+    stop = Stop()
+    with Live(jobs, quiet) as live, stop.on(signal.SIGINT):
+        for number, result in solve_all(jobs, at_once, stop, live):
+            done.append((files[number], result))
+            live.finished(number, result)
+            outputs.write(done)
+    return stop.wished
 
 
 def _record(file: Path, result: Result) -> dict[str, Any]:
@@ -555,6 +626,8 @@ def _record(file: Path, result: Result) -> dict[str, Any]:
         "feasible": result.solution.feasible,
         "routes": [[int(node) for node in route] for route in result.solution.routes],
         "seconds": result.seconds.total,
+        "history": [[found.seconds, _number(found.cost), found.source] for found in result.history],
+        "interrupted": result.interrupted,
         "seed": result.seed,
         "starts": result.starts,
         "symmetries": result.symmetries,
@@ -575,15 +648,6 @@ def _header(file: Path) -> dict[str, str]:
 def _number(value: float | None) -> float | int | None:
     """An integral cost as an int, so that it is written without a decimal point."""
     return int(value) if value is not None and float(value).is_integer() else value
-
-
-def _print_line(position: str, result: Result) -> None:
-    """One plain line on stderr for a finished instance."""
-    from elg.table import format_cost, format_gap
-
-    gap = "" if result.gap is None else f", gap {format_gap(result.gap)} %"
-    line = f"{position} {result.instance.name}: cost {format_cost(result.cost)}{gap}, {result.seconds.total:.2f} s"
-    print(line, file=sys.stderr, flush=True)
 
 
 def _print_table(results: Sequence[Result]) -> None:

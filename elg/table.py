@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from elg.solver import Result
 
 
-def format_cost(cost: float | None) -> str:
-    """A cost as an integer when it is integral, otherwise with four decimals; a dash when there is none."""
+def format_cost(cost: float | None, comma: str = "") -> str:
+    """A cost as an integer when it is integral, otherwise with four decimals; a dash when there is none.
+
+    A comma in the second place goes between thousands.
+    """
     if cost is None:
         return "-"
-    return str(int(cost)) if float(cost).is_integer() else f"{cost:.4f}"
+    return f"{int(cost):{comma}}" if float(cost).is_integer() else f"{cost:{comma}.4f}"
 
 
 def format_gap(gap: float | None) -> str:

@@ -18,7 +18,7 @@ SMALL = ("tsplib/eil51.tsp", "tsplib/berlin52.tsp", "cvrplib/X/X-n101-k25.vrp", 
 
 def solve(json_file: Path, *args: object) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
     """`elg solve ARGS`: the records that it writes, and the words of the printed table's rows by name."""
-    words = ("solve", *args, "--starts", 8, "--symmetries", 1, "--quiet", "--json", json_file)
+    words = ("solve", *args, "--quiet", "--json", json_file)
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     rows = [line.split() for line in done.stdout.splitlines()]
@@ -60,17 +60,20 @@ def optima(folder: Path) -> dict[str, int]:
 def test_four_small_files(data: Path, weights: Callable[[str], Path], tmp_path: Path) -> None:
     for problem, names in (("tsp", SMALL[:2]), ("cvrp", SMALL[2:])):
         files = [data / name for name in names]
-        records, rows = solve(tmp_path / "out.json", *files, "--weights", weights(problem), "--threads", 1)
-        for record, file in zip(records, files, strict=True):
-            check(record, rows[file.stem], file)
+        few = "--policy-only", "--starts", 8, "--symmetries", 1, "--threads", 1
+        for options in (("--weights", weights(problem), *few), ("--time-limit", 1)):
+            records, rows = solve(tmp_path / "out.json", *files, *options)
+            for record, file in zip(records, files, strict=True):
+                check(record, rows[file.stem], file)
 
 
 @pytest.mark.slow
-def test_all_149_files(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [("--policy-only", "--starts", 8, "--symmetries", 1), ("--time-limit", 2)])
+def test_all_149_files(data: Path, tmp_path: Path, options: tuple[object, ...]) -> None:
     """Both folders in one command, with the weights of the package."""
     folders = data / "tsplib", data / "cvrplib" / "X"
     files = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".tsp", ".vrp")]
     assert len(files) == 149
-    records, rows = solve(tmp_path / "out.json", *folders)
+    records, rows = solve(tmp_path / "out.json", *folders, *options)
     for record, file in zip(records, files, strict=True):
         check(record, rows[file.stem], file)

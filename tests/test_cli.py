@@ -1,9 +1,12 @@
 """The command line: all of it by subprocess, and with a stand-in for the solver where only the command matters."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,7 @@ from typer.testing import CliRunner
 
 import elg.cli
 from elg.solution import Solution
-from elg.solver import Result, SolveConfig, Timings
+from elg.solver import Improvement, Result, SolveConfig, Timings
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -33,15 +36,17 @@ def run(*args: object):
     return CliRunner().invoke(elg.cli.app, [str(arg) for arg in args])
 
 
-def trivial(instance, config=SolveConfig(), on_progress=None) -> Result:  # noqa: B008
+def trivial(instance, config=SolveConfig(), *, on_improvement=None, on_progress=None, **_) -> Result:  # noqa: B008
     """A feasible result without any thought: nodes in order, one route per customer."""
     if on_progress:
         on_progress(0.5)
     nodes = range(instance.size)
     routes = (tuple(nodes),) if instance.problem == "tsp" else tuple((i,) for i in nodes[1:])
-    return Result(
-        Solution(instance, routes), Timings(0.1, 0.2, 0.3, 0.6), config.seed, config.starts or 1, config.symmetries
-    )
+    solution, seconds = Solution(instance, routes), Timings(0.1, 0.2, 0.3, 0.6)
+    found = Improvement(0.25, solution.cost, "quick")
+    if on_improvement:
+        on_improvement(found, solution)
+    return Result(solution, seconds, config.seed, config.starts or 1, config.symmetries, (found,))
 
 
 @pytest.fixture
@@ -53,11 +58,11 @@ def failing_at(call: int, error: BaseException) -> Solver:
     """The trivial solver, raising the error at the given call."""
     calls = []
 
-    def solver(*args) -> Result:
+    def solver(*args, **options) -> Result:
         calls.append(args)
         if len(calls) == call:
             raise error
-        return trivial(*args)
+        return trivial(*args, **options)
 
     return solver
 
@@ -88,17 +93,15 @@ def test_solves_the_examples_and_all_outputs_agree_with_an_independent_check(tmp
     done = elg_command(
         "solve",
         EXAMPLES,
-        "--starts",
-        4,
-        "--symmetries",
-        1,
-        "--threads",
-        1,
+        "--time-limit",
+        2,
         "--json",
         out,
         "--solutions",
         tmp_path / "sol",
         "--plot",
+        tmp_path,
+        "--plot-history",
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -121,7 +124,11 @@ def test_solves_the_examples_and_all_outputs_agree_with_an_independent_check(tmp
     for entry in (tsp, cvrp):
         assert entry["feasible"]
         assert f" {entry['cost']} " in done.stdout
-        assert (tmp_path / f"{entry['name']}.png").read_bytes().startswith(b"\x89PNG")
+        assert entry["history"][-1][1] == entry["cost"]
+        assert entry["seconds"] < 2 + 1.5
+        assert not entry["interrupted"]
+        for ending in ("png", "history.png"):
+            assert (tmp_path / f"{entry['name']}.{ending}").read_bytes().startswith(b"\x89PNG")
     assert "mean of 2" in done.stdout
     assert "2/2 mixed-n116-k13: cost" in done.stderr
 
@@ -130,15 +137,25 @@ def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
     entries = []
     for name in ("a.json", "b.json"):
         options = ("--starts", 3, "--symmetries", 2, "--seed", 5, "--threads", 1, "--json", tmp_path / name)
-        assert elg_command("solve", CVRP, *options).returncode == 0
+        assert elg_command("solve", CVRP, "--policy-only", *options).returncode == 0
         (entry,) = json.loads((tmp_path / name).read_text())
-        del entry["seconds"]
+        del entry["seconds"], entry["history"]
         entries.append(entry)
     assert entries[0] == entries[1]
 
 
 @pytest.mark.parametrize(
-    "args", [["--nonsense"], ["solve", TSP, "--symmetries", 9], ["solve", TSP, "--starts", 0], ["solve"], ["nonsense"]]
+    "args",
+    [
+        ["--nonsense"],
+        ["solve", TSP, "--symmetries", 9],
+        ["solve", TSP, "--starts", 0],
+        ["solve", TSP, "--jobs", 0],
+        ["solve", TSP, "--time-limit", "soon"],
+        ["solve", TSP, "--time-limit", 5, "--policy-only"],
+        ["solve"],
+        ["nonsense"],
+    ],
 )
 def test_wrong_options_are_one_line(args: list[object]) -> None:
     done = elg_command(*args)
@@ -190,7 +207,7 @@ def test_missing_file_and_empty_folder_are_refused(tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("no_solver")
-@pytest.mark.parametrize("option", ["--json", "--solutions", "--plot"])
+@pytest.mark.parametrize("option", ["--json", "--solutions", "--plot", "--plot-history"])
 def test_outputs_that_cannot_be_written_are_refused(tmp_path, option: str) -> None:
     (tmp_path / "file").write_text("")
     check_refused(run("solve", TSP, option, tmp_path / "file" / "inside"), option, str(tmp_path / "file"))
@@ -201,7 +218,11 @@ def test_outputs_that_would_overwrite_each_other_are_refused(tmp_path) -> None:
     copy = tmp_path / TSP.name
     copy.write_text(TSP.read_text())
     check_refused(run("solve", TSP, copy, "--solutions", tmp_path / "out"), str(copy), str(TSP))
-    check_refused(run("solve", TSP, CVRP, "--plot", tmp_path / "one.png"), "one.png", "2 problem files")
+    one = tmp_path / "one.png"
+    for option in ("--plot", "--plot-history"):
+        check_refused(run("solve", TSP, CVRP, option, one), option, "one.png", "2 problem files")
+        check_refused(run("solve", TSP, option, tmp_path / "one.bmp"), option, "one.bmp")
+    check_refused(run("solve", TSP, "--plot", one, "--plot-history", one), "one.png", "same file")
     check_refused(run("solve", TSP, "--json", tmp_path), "--json", str(tmp_path))
     check_refused(run("solve", CVRP, "--solutions", EXAMPLES), "--solutions", str(CVRP))
 
@@ -214,6 +235,33 @@ def test_capacity_without_a_csv_file_is_refused() -> None:
 @pytest.mark.usefixtures("no_solver")
 def test_missing_weights_are_refused(tmp_path) -> None:
     check_refused(run("solve", TSP, "--weights", tmp_path / "none.safetensors"), "none.safetensors")
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_wrong_limits_are_refused() -> None:
+    check_refused(run("solve", TSP, "--time-limit", 0), "time_limit is 0.0")
+    check_refused(run("solve", TSP, "--time-limit", 5, "--policy-only"), "time_limit is 5.0", "policy_only")
+    check_refused(run("solve", TSP, "--vehicles", 3), "--vehicles is 3", str(TSP))
+    check_refused(run("solve", TSP, CVRP, "--vehicles", 12), "mixed-n116-k13", "vehicles is 12", "at least 13")
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_wrong_warm_starts_are_refused(tmp_path) -> None:
+    start = tmp_path / "start.sol"
+    good = CVRP.with_suffix(".sol").read_text()
+    for text, words in {
+        "Route #1: 1 2 3\nCost 3\n": (str(CVRP), "missing nodes: 4, 5"),
+        "nonsense": (),
+        good.replace("Route #1:", "Route #1: 5"): ("repeated nodes: 5",),
+    }.items():
+        start.write_text(text)
+        check_refused(run("solve", CVRP, "--warm-start", start), str(start), *words)
+    start.write_text(good)
+    check_refused(run("solve", CVRP, TSP, "--warm-start", start), str(start), "2")
+    check_refused(run("solve", TSP, "--warm-start", start), str(start))
+    check_refused(run("solve", CVRP, "--warm-start", start, "--vehicles", 12), str(start), "13 routes", "12")
+    check_refused(run("solve", CVRP, "--warm-start", tmp_path / "none.sol"), "none.sol", "no such file")
+    check_refused(run("solve", CVRP, "--warm-start", CVRP), str(CVRP), ".sol or .tour")
 
 
 # --- what comes out
@@ -235,6 +283,8 @@ def test_json_has_every_field(tmp_path, use_solver) -> None:
         "symmetries": 8,
         "seed": 7,
         "seconds": 0.6,
+        "history": [[0.25, tsp["cost"], "quick"]],
+        "interrupted": False,
     }
     assert expected.items() <= tsp.items()
     assert tsp["feasible"] is True
@@ -263,15 +313,31 @@ def test_solutions_and_pictures_are_named_after_the_files(tmp_path, use_solver) 
     assert run("solve", TSP, CVRP, "--solutions", tmp_path, "--plot", tmp_path, "--plot-format", "svg").exit_code == 0
     names = {p.name for p in tmp_path.iterdir()}
     assert names == {"clusters-n120.tour", "mixed-n116-k13.sol", "clusters-n120.svg", "mixed-n116-k13.svg"}
-    assert run("solve", TSP, "--plot", tmp_path / "one.png").exit_code == 0
+    assert run("solve", TSP, "--plot", tmp_path / "one.png", "--plot-history", tmp_path / "two.svg").exit_code == 0
     assert (tmp_path / "one.png").exists()
+    assert (tmp_path / "two.svg").exists()
+    assert run("solve", TSP, CVRP, "--plot-history", tmp_path / "more").exit_code == 0
+    assert {p.name for p in (tmp_path / "more").iterdir()} == {f"{f.stem}.history.png" for f in (TSP, CVRP)}
 
 
-def test_options_reach_the_solver(use_solver, tmp_path) -> None:
+def test_options_reach_the_solver(use_solver) -> None:
     seen = []
-    use_solver(lambda instance, config, on_progress: (seen.append(config), trivial(instance, config))[1])
-    run("solve", TSP, "--starts", 3, "--symmetries", 2, "--seed", 4, "--threads", 1, "--memory", 2, "--policy-only")
-    assert seen == [SolveConfig(starts=3, symmetries=2, seed=4, threads=1, policy_only=True, memory_gb=2.0)]
+
+    def solver(instance, config, *, warm_start, **options) -> Result:
+        seen.append((config, warm_start))
+        return trivial(instance, config)
+
+    use_solver(solver)
+    few = ("--starts", 3, "--symmetries", 2, "--seed", 4, "--threads", 1, "--memory", 2)
+    assert run("solve", CVRP, *few, "--policy-only").exit_code == 0
+    start = CVRP.with_suffix(".sol")
+    assert run("solve", CVRP, *few, "--time-limit", 9, "--vehicles", 14, "--warm-start", start).exit_code == 0
+    config = SolveConfig(starts=3, symmetries=2, seed=4, threads=1, memory_gb=2.0)
+    (alone, nothing), (other, solution) = seen
+    assert alone == replace(config, policy_only=True)
+    assert nothing is None
+    assert other == replace(config, time_limit=9.0, vehicles=14)
+    assert solution.cost == 15581
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("boom: field is 3"), 2)])
@@ -285,8 +351,43 @@ def test_what_is_finished_is_kept(tmp_path, use_solver, error: BaseException, co
     assert "Traceback" not in done.stderr
 
 
+def test_ctrl_c_keeps_the_best_so_far_and_begins_no_other_file(tmp_path, use_solver) -> None:
+    def interrupted(*args, **options) -> Result:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            return replace(trivial(*args, **options), interrupted=True)
+        raise AssertionError("the search was not interrupted")
+
+    use_solver(interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    done = run("solve", TSP, CVRP, "--json", tmp_path / "out.json", "--solutions", tmp_path)
+    assert done.exit_code == 130
+    (entry,) = json.loads((tmp_path / "out.json").read_text())
+    assert entry["interrupted"] is True
+    assert (tmp_path / "clusters-n120.tour").exists()
+    assert "clusters-n120" in done.stdout
+    assert done.stderr.splitlines()[-1] == "elg: interrupted"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_before_there_is_a_solution(use_solver) -> None:
+    use_solver(lambda *args, **options: os.kill(os.getpid(), signal.SIGINT))
+    done = run("solve", TSP, CVRP)
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "elg: interrupted\n")
+
+
+def test_ctrl_c_between_two_files(tmp_path, use_solver, monkeypatch) -> None:
+    """While an output is being written it waits until that is done."""
+    use_solver(trivial)
+    monkeypatch.setattr("elg.plot.save_plot", lambda *args: os.kill(os.getpid(), signal.SIGINT))
+    done = run("solve", TSP, CVRP, "--json", tmp_path / "out.json", "--plot", tmp_path)
+    assert done.exit_code == 130
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 1
+
+
 def test_an_infeasible_solution_is_reported(use_solver) -> None:
-    def forgetful(instance, config, on_progress) -> Result:
+    def forgetful(instance, config, **options) -> Result:
         return Result(Solution(instance, ((0, 1, 2),)), Timings(0, 0, 0, 0), 0, 1, 1)
 
     use_solver(forgetful)

@@ -36,6 +36,18 @@ def test_reading_files_does_not_import_torch() -> None:
     assert run(code).strip() == "False"
 
 
+def test_torch_is_imported_only_when_there_is_time_for_the_policy() -> None:
+    code = """
+import contextlib, io, sys
+from elg.cli import main
+sys.argv = ["elg", "solve", "examples", "--time-limit", "0.5", "--quiet"]
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+    main()
+print("mean of 2" in out.getvalue(), "torch" in sys.modules)
+"""
+    assert run(code).split() == ["True", "False"]
+
+
 @pytest.mark.parametrize("before", ["", "elg.SolveConfig", "from elg.solver import SolveConfig"])
 def test_solve_is_the_function_whatever_was_imported_before(before: str) -> None:
     assert run(f"import elg\n{before}\nprint(type(elg.solve).__name__)").strip() == "function"

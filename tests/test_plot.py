@@ -6,8 +6,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from elg.instance import Instance, Metric
-from elg.plot import plot_instance, plot_solution, save_plot
+from elg.plot import plot_history, plot_instance, plot_solution, save_history, save_plot
 from elg.solution import Solution
+from elg.solver import Improvement, Result, Timings
 
 
 def make(customers: int, routes: int) -> Solution:
@@ -91,6 +92,47 @@ def test_lines_get_thinner_with_size() -> None:
     assert widths[-1] > 0.3
 
 
+FOUND = [(1e-4, 4.0, "quick"), (0.2, 3.0, "savings"), (0.8, 1.5, "policy"), (1.5, 1.2, "search"), (2.0, 1.1, "search")]
+
+
+def make_result(solution: Solution) -> Result:
+    """A history that ends with the solution's cost."""
+    history = tuple(Improvement(seconds, solution.cost * times / 1.1, source) for seconds, times, source in FOUND)
+    return Result(solution, Timings(0.1, 0.2, 1.0, 4.0), 0, 1, 1, history)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_history_is_a_falling_curve_with_marks_by_source(known: bool) -> None:
+    result = make_result(make(20, 3) if known else make_tour())
+    ax = Figure().add_subplot()
+    plot_history(result, ax)
+    (line,) = ax.get_lines()
+    seconds, heights = line.get_data()
+    assert ax.get_xscale() == "log"
+    assert seconds[-1] == 4.0  # to the end of the run
+    assert (np.diff(seconds) > 0).all()
+    best = result.instance.best_known
+    expected = [found.cost if best is None else 100 * (found.cost - best) / best for found in result.history]
+    np.testing.assert_allclose(heights, [*expected, expected[-1]])
+    assert line.get_drawstyle() == "steps-post"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["quick", "savings", "policy", "search"]
+    assert [len(marks.get_offsets()) for marks in ax.collections] == [1, 1, 1, 2]
+    assert ("gap" in ax.get_ylabel()) == known
+
+
+def test_histories_at_the_edge_can_be_drawn(tmp_path) -> None:
+    """One solution, found at once; and costs at and below the best known one."""
+    result = make_result(make(20, 3))
+    at_once = Result(result.solution, Timings(0, 0, 0, 0), 0, 0, 0, result.history[:1])
+    low = tuple(
+        Improvement(found.seconds, cost, found.source)
+        for found, cost in zip(result.history[:3], (1100, 1000, 990), strict=True)
+    )
+    for name, one in (("a.png", at_once), ("b.svg", Result(result.solution, Timings(0, 0, 0, 1), 0, 0, 0, low))):
+        save_history(one, tmp_path / name)
+        assert (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
 def test_save_plot_writes_the_format_of_the_suffix(tmp_path, name: str, magic: bytes) -> None:
     save_plot(make(10, 2), tmp_path / name)
@@ -101,6 +143,8 @@ def test_save_plot_writes_the_format_of_the_suffix(tmp_path, name: str, magic: b
 def test_unknown_format_is_an_error(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"a\.bmp"):
         save_plot(make_tour(), tmp_path / "a.bmp")
+    with pytest.raises(ValueError, match=r"a\.bmp"):
+        save_history(make_result(make_tour()), tmp_path / "a.bmp")
 
 
 def test_a_flat_instance_can_be_drawn(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""solve: from an Instance to a Result, with small random weights."""
+"""solve with the policy alone: from an Instance to a Result, with small random weights."""
 
 import math
 from collections.abc import Callable
@@ -14,23 +14,14 @@ from samples import random_instance, random_policy, small_config
 from elg.checkpoint import save_policy
 from elg.decode import decode
 from elg.geometry import SYMMETRIES, symmetry
+from elg.greedy import MOST_STARTS, choose_starts, costs, distinct_symmetries, make_task, routes, with_few_routes
 from elg.instance import Instance, Metric, embed
 from elg.policy import Policy, PolicyConfig
 from elg.problems import PROBLEMS
-from elg.solver import (
-    MOST_STARTS,
-    Result,
-    SolveConfig,
-    choose_starts,
-    costs,
-    distinct_symmetries,
-    make_task,
-    routes,
-    solve,
-)
+from elg.solver import Result, SolveConfig, solve
 
 Weights = Callable[[str], Path]
-FEW = {"starts": 4, "symmetries": 2, "threads": 1}
+FEW = {"starts": 4, "symmetries": 2, "threads": 1, "policy_only": True}
 
 
 def run(instance: Instance, weights: Weights, **changes: object) -> Result:
@@ -169,15 +160,15 @@ WINDOW = PolicyConfig("tsp", local="window", local_layers=1, global_policy=False
 
 def test_starts() -> None:
     tsp, cvrp = random_instance("tsp", 30), random_instance("cvrp", 30)
-    assert choose_starts(tsp, SolveConfig(), LIGHT).tolist() == list(range(30))
-    assert choose_starts(cvrp, SolveConfig(), LIGHT).tolist() == list(range(1, 30))  # never the depot
-    assert choose_starts(tsp, SolveConfig(starts=99), LIGHT).tolist() == list(range(30))
+    assert choose_starts(tsp, None, 0, LIGHT).tolist() == list(range(30))
+    assert choose_starts(cvrp, None, 0, LIGHT).tolist() == list(range(1, 30))  # never the depot
+    assert choose_starts(tsp, 99, 0, LIGHT).tolist() == list(range(30))
     large_tsp, large_cvrp = random_instance("tsp", MOST_STARTS + 9), random_instance("cvrp", MOST_STARTS + 9)
-    assert len(choose_starts(large_tsp, SolveConfig(), LIGHT)) == MOST_STARTS + 9
-    assert len(choose_starts(large_cvrp, SolveConfig(), LIGHT)) == MOST_STARTS
-    assert len(choose_starts(large_cvrp, SolveConfig(starts=MOST_STARTS + 5), LIGHT)) == MOST_STARTS + 5
+    assert len(choose_starts(large_tsp, None, 0, LIGHT)) == MOST_STARTS + 9
+    assert len(choose_starts(large_cvrp, None, 0, LIGHT)) == MOST_STARTS
+    assert len(choose_starts(large_cvrp, MOST_STARTS + 5, 0, LIGHT)) == MOST_STARTS + 5
     for instance in (tsp, cvrp):
-        some = [choose_starts(instance, SolveConfig(starts=6, seed=seed), LIGHT).tolist() for seed in (0, 0, 1)]
+        some = [choose_starts(instance, 6, seed, LIGHT).tolist() for seed in (0, 0, 1)]
         assert some[0] == some[1] != some[2]
         assert len(set(some[0])) == 6
         assert some[0] == sorted(some[0])
@@ -186,8 +177,8 @@ def test_starts() -> None:
 
 def test_a_window_policy_has_fewer_starts_on_large_instances() -> None:
     for n, starts in ((30, 30), (600, 100), (9000, 8)):
-        assert len(choose_starts(random_instance("tsp", n), SolveConfig(), WINDOW)) == starts
-    assert len(choose_starts(random_instance("tsp", 900), SolveConfig(starts=900), WINDOW)) == 900
+        assert len(choose_starts(random_instance("tsp", n), None, 0, WINDOW)) == starts
+    assert len(choose_starts(random_instance("tsp", 900), 900, 0, WINDOW)) == 900
 
 
 def test_rotations_are_decoded_once_where_they_look_the_same() -> None:
@@ -238,16 +229,38 @@ def test_costs_and_routes_of_rollouts() -> None:
     assert routes(tsp, np.array([2, 0, 3, 1], np.int32)) == ((2, 0, 3, 1),)
 
 
+def test_only_rollouts_with_few_routes_count() -> None:
+    few, many = [3, 1, 0, 2, 5, 4, 0, 0], [5, 0, 4, 0, 3, 2, 1, 0]
+    uncut = [[5, 0, 4, 0, 3, 2, 1]]  # without the last return
+    rollouts = [np.array([few, many], np.int32), np.array(uncut, np.int32)]
+    (left,) = with_few_routes(rollouts, 2)
+    assert left.tolist() == [few]
+    assert [part.tolist() for part in with_few_routes(rollouts, 3)] == [[few, many], uncut]
+    assert with_few_routes(rollouts, 1) == []
+
+
+def test_vehicles_and_the_policy_alone(weights: Weights) -> None:
+    instance = random_instance("cvrp", 30)
+    free = run(instance, weights)
+    assert run(instance, weights, vehicles=len(free.solution.routes)).solution == free.solution
+    with pytest.raises(ValueError, match="cvrp30: vehicles is 1, the policy's routes are more"):
+        run(instance, weights, vehicles=1)
+
+
 def test_progress_and_timings(weights: Weights) -> None:
     seen: list[float] = []
     instance = random_instance("tsp", 10)
-    result = solve(instance, SolveConfig(weights=weights("tsp"), threads=1), seen.append)
+    result = solve(instance, weights=weights("tsp"), threads=1, policy_only=True, on_progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1
     seconds = result.seconds
-    assert min(seconds.load, seconds.decode, seconds.choose) >= 0
-    assert seconds.total == pytest.approx(seconds.load + seconds.decode + seconds.choose)
+    assert min(seconds.load, seconds.decode) > 0
+    assert seconds.search == 0
+    assert seconds.total >= seconds.load + seconds.decode
     assert result.instance is instance
+    (found,) = result.history
+    assert (found.cost, found.source) == (result.cost, "policy")
+    assert not result.interrupted
 
 
 def test_weights_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
@@ -255,15 +268,15 @@ def test_weights_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
     found = []
     for seed in (0, 1, 0):
         save_policy(file, random_policy(small_config("tsp"), seed), "random")
-        found.append(solve(instance, SolveConfig(weights=file, starts=1, symmetries=1, threads=1)).cost)
+        found.append(solve(instance, weights=file, starts=1, symmetries=1, threads=1, policy_only=True).cost)
     assert found[0] == found[2] != found[1]
 
 
 def test_wrong_weights(weights: Weights, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tsp.safetensors: problem is 'tsp', but the instance needs 'cvrp'"):
-        solve(random_instance("cvrp", 5), SolveConfig(weights=weights("tsp")))
+        solve(random_instance("cvrp", 5), weights=weights("tsp"), policy_only=True)
     with pytest.raises(ValueError, match="nothing: no such weights file"):
-        solve(random_instance("cvrp", 5), SolveConfig(weights=tmp_path / "nothing"))
+        solve(random_instance("cvrp", 5), weights=tmp_path / "nothing", policy_only=True)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +288,11 @@ def test_wrong_weights(weights: Weights, tmp_path: Path) -> None:
         ({"seed": -1}, "seed is -1, must not be negative"),
         ({"threads": 0}, "threads is 0, must be at least 1"),
         ({"memory_gb": 0.0}, "memory_gb is 0.0, must be positive"),
+        ({"vehicles": 0}, "vehicles is 0, must be at least 1"),
+        ({"time_limit": 0.0}, "time_limit is 0.0, must be a number of seconds above 0"),
+        ({"time_limit": math.inf}, "time_limit is inf, must be a number"),
+        ({"time_limit": math.nan}, "time_limit is nan, must be a number"),
+        ({"time_limit": 5.0, "policy_only": True}, "time_limit is 5.0, but policy_only is on"),
     ],
 )
 def test_config_errors(changes: dict, message: str) -> None:

@@ -1,0 +1,96 @@
+"""The policy's solutions: instances as tasks, where rollouts start, and the best of what they become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elg.checkpoint import load_policy, shipped_weights
+from elg.decode import Actions
+from elg.geometry import normalise, symmetry
+from elg.instance import Instance
+from elg.policy import Policy, PolicyConfig
+from elg.problems import ProblemName, Task
+from elg.solution import Solution
+
+MOST_STARTS = 1000  # of a CVRP unless asked for more, as in the paper
+WINDOW_MOVES = 60_000  # of a window policy per symmetry unless asked for more: a few seconds on two cores
+
+
+def choose_starts(instance: Instance, starts: int | None, seed: int, policy: PolicyConfig) -> NDArray[np.int64]:
+    """First nodes of the rollouts: all, or a seeded sample. CVRP starts at customers, never at the depot."""
+    nodes = np.arange(instance.size - instance.customers, instance.size)
+    if policy.local == "window":
+        most = max(8, WINDOW_MOVES // len(nodes))
+    else:
+        most = MOST_STARTS if instance.problem == "cvrp" else len(nodes)
+    count = min(starts or most, len(nodes))
+    if count == len(nodes):
+        return nodes
+    return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))
+
+
+def distinct_symmetries(count: int, policy: PolicyConfig) -> list[int]:
+    """Which of the first `count` symmetries to decode: a window alone sees rotations as the same instance."""
+    only_window = policy.local == "window" and not policy.global_policy
+    return list(range(count))[:2] if only_window else list(range(count))  # 1 is a reflection
+
+
+def make_task(instance: Instance, index: int = 0) -> Task:
+    """The instance as the policy sees it under symmetry `index`."""
+    coords = symmetry(normalise(instance.plane()), index)
+    return Task(coords, *instance.units()) if instance.problem == "cvrp" else Task(coords, None, None)
+
+
+def best_solution(instance: Instance, rollouts: list[Actions]) -> Solution:
+    """The cheapest of all rollouts (lists of (M, T)), costed by the instance's own distance rule."""
+    best = min(((costs(instance, actions), actions) for actions in rollouts), key=lambda pair: pair[0].min())
+    return Solution(instance, routes(instance, best[1][best[0].argmin()]))
+
+
+def with_few_routes(rollouts: list[Actions], vehicles: int) -> list[Actions]:
+    """Only the rollouts of a CVRP (lists of (M, T), none of them empty) that make do with so many vehicles."""
+    ends = [np.pad(actions, ((0, 0), (0, 1))) for actions in rollouts]  # the last return may be cut off
+    used = [((walk[:, 1:] == 0) & (walk[:, :-1] != 0)).sum(axis=1) for walk in ends]
+    few = [actions[count <= vehicles] for actions, count in zip(rollouts, used, strict=True)]
+    return [actions for actions in few if len(actions)]
+
+
+def costs(instance: Instance, actions: Actions) -> NDArray[np.float64]:
+    """(M,) costs of rollouts (M, T)."""
+    total = np.empty(len(actions))
+    for rows in _chunks(len(actions), max(1, 2**22 // actions.shape[1])):
+        walk = actions[rows]
+        if instance.problem == "cvrp":
+            walk = np.pad(walk, ((0, 0), (1, 0)))
+        total[rows] = instance.distances(walk, np.roll(walk, -1, axis=1)).sum(axis=1)
+    return total
+
+
+def routes(instance: Instance, actions: NDArray[np.int32]) -> tuple[tuple[int, ...], ...]:
+    """A rollout (T,) as routes: cut at the depot in CVRP, one tour in TSP."""
+    if instance.problem == "tsp":
+        return (tuple(actions.tolist()),)
+    pieces = np.split(actions, np.flatnonzero(actions == 0))
+    return tuple(route for piece in pieces if (route := tuple(piece[piece != 0].tolist())))
+
+
+def _chunks(count: int, size: int) -> Iterator[slice]:
+    for begin in range(0, count, size):
+        yield slice(begin, min(begin + size, count))
+
+
+def policy_for(instance: Instance, weights: str | Path | None) -> Policy:
+    """The policy in a weights file, by default that of the package."""
+    path = Path(weights) if weights is not None else shipped_weights(instance.problem)
+    return _load(path, path.stat().st_mtime_ns if path.is_file() else 0, instance.problem)
+
+
+@lru_cache(maxsize=4)
+def _load(path: Path, modified: int, problem: ProblemName) -> Policy:
+    """Weights are read once per file and version of it, however many instances are solved."""
+    return load_policy(path, problem)

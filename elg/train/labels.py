@@ -315,17 +315,6 @@ class Stream:
         return label_tsp(sample, self.seconds) if self.problem == "tsp" else label_cvrp(sample, self.seconds, index)
 
 
-def tsp_stream(
-    seed: int, sizes: Sizes, *, start: int = 0, distribution: str = "mixed", group: int = 1
-) -> Iterator[Labelled]:
-    """Labelled TSPs start, start + 1, ... of a stream, solved on the fly; never ends."""
-    stream = Stream("tsp", sizes, distribution, seed, group)
-    index = start
-    while True:
-        yield stream.labelled(index)
-        index += 1
-
-
 # ---- Stores ---------------------------------------------------------------------------------------------------------
 
 

@@ -194,15 +194,6 @@ def test_groups_share_their_size() -> None:
     assert not np.array_equal(stream.sample(0).coords, stream.sample(1).coords)
 
 
-def test_tsp_stream_resumes_anywhere() -> None:
-    pytest.importorskip("fast_tsp")
-    whole = list(itertools.islice(labels.tsp_stream(9, ((10, 12),)), 5))
-    rest = list(itertools.islice(labels.tsp_stream(9, ((10, 12),), start=3), 2))
-    for a, b in zip(whole[3:], rest, strict=True):
-        assert np.array_equal(a.sample.coords, b.sample.coords)
-        assert a.cost == pytest.approx(b.cost)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

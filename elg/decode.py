@@ -309,11 +309,13 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
 def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]) -> Kernel:
     """A window alone: compiled functions around the network in torch, for rollouts of all tasks together."""
     from elg.fast_window import make_board, run_block
+    from elg.kin import find_kin
 
     keep_freed_memory()
     net = policy.local
     assert isinstance(net, WindowPolicy)
-    board = make_board([task for task, _, _ in parts], planes)
+    tasks = [task for task, _, _ in parts]
+    board = make_board(tasks, planes, [find_kin(task) for task in tasks] if net.sees_kin else [])
     which = np.repeat(np.arange(len(parts)), [len(starts) for _, starts, _ in parts])
     starts, uniforms = np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 

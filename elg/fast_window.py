@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
+from elg.kin import Kin, join_kin
 from elg.problems import Task
 from elg.window import FAR, Window, WindowPolicy
 
@@ -31,6 +32,7 @@ class Board(NamedTuple):
     demand: Ints  # (tasks * N,), or (0,) in TSP
     capacity: Ints  # (tasks,)
     size: int  # N
+    kin: Kin  # of all tasks, with nodes counted within their own; empty if the network does not look at it
 
 
 class Rollouts(NamedTuple):
@@ -43,6 +45,7 @@ class Rollouts(NamedTuple):
     units: Ints  # (R,) left in the vehicle
     need: Ints  # (R, N) demand of who is not served yet, more than the capacity for others; (0, N) in TSP
     is_open: Floats  # (R, N) 1 where a node may come next
+    kin_left: Floats  # (R, N) sum of a node's kin that is not visited yet; (0, N) without
 
 
 class Sight(NamedTuple):
@@ -51,11 +54,13 @@ class Sight(NamedTuple):
     anchor: Floats  # (R, A)
     nodes: Floats  # (R, K, F)
     present: NDArray[np.bool_]  # (R, 1 + K)
+    kin: Floats  # (R, 1 + K, 1 + K); (0, 1 + K, 1 + K) without
     seen: Ints  # (R, K)
     rho: Floats  # (R, K + 1)
 
 
-def make_board(tasks: Sequence[Task], planes: Sequence[Plane]) -> Board:
+def make_board(tasks: Sequence[Task], planes: Sequence[Plane], kin: Sequence[Kin]) -> Board:
+    """kin: of each task, or nothing."""
     return Board(
         np.concatenate([plane.coords for plane in planes]),
         np.concatenate([plane.order for plane in planes]),
@@ -63,6 +68,7 @@ def make_board(tasks: Sequence[Task], planes: Sequence[Plane]) -> Board:
         np.concatenate([np.zeros(0, np.int64) if task.demand is None else task.demand for task in tasks]),
         np.array([task.capacity or 0 for task in tasks]),
         len(tasks[0].coords),
+        join_kin(kin),
     )
 
 
@@ -82,14 +88,15 @@ def run_block(
     need[:, :1] = board.capacity[task, None] + 1 if depot else 0  # the depot is no neighbour
     state = Rollouts(
         task, starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), board.capacity[task],
-        need, np.ones((rollouts, n), np.float32),
+        need, np.ones((rollouts, n), np.float32), _all_kin(board)[task if net.sees_kin else []],
     )  # fmt: skip
     sight = Sight(
         np.zeros((rollouts, net.embed_anchor.in_features), np.float32),
         np.zeros((rollouts, k, net.embed.in_features), np.float32), np.ones((rollouts, 1 + k), np.bool_),
+        np.zeros((rollouts if net.sees_kin else 0, 1 + k, 1 + k), np.float32),
         np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32),
     )  # fmt: skip
-    window = Window(*(torch.from_numpy(x) for x in (sight.anchor, sight.nodes, sight.present)))
+    window = Window(*(torch.from_numpy(x) for x in sight[:4]))
     for r in range(rollouts):
         _go(board, state, r, starts[r])
     actions[:, 0] = starts
@@ -99,6 +106,12 @@ def run_block(
                 return
             move(board, state, sight, net(window).numpy(), net.clip, uniforms, actions, step)
             control[0] = step + 1
+
+
+def _all_kin(board: Board) -> Floats:
+    """(tasks, N) sum of each node's kin."""
+    before = np.append(0.0, np.cumsum(board.kin.value, dtype=np.float64))
+    return np.diff(before[board.kin.begin]).astype(np.float32).reshape(-1, board.size)
 
 
 @njit(nogil=True, cache=True)
@@ -114,6 +127,10 @@ def _go(board, state, r, node):  # type: ignore[no-untyped-def]
         state.need[r, node] = capacity + 1
     state.left[r] -= 1
     state.is_open[r, node] = np.float32(0.0)
+    if state.kin_left.shape[0] > 0:
+        row = state.task[r] * board.size + node
+        for e in range(board.kin.begin[row], board.kin.begin[row + 1]):
+            state.kin_left[r, board.kin.node[e]] -= board.kin.value[e]
 
 
 @njit(nogil=True, cache=True)
@@ -121,6 +138,7 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
     """Draw the windows of all rollouts; False when they are all finished."""
     depot = board.demand.shape[0] > 0
     busy = False
+    token = np.full(board.size, -1)  # scratch: at which token of a window a node is
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -133,6 +151,8 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             state.is_open, opened, sight.seen, sight.rho,
         )  # fmt: skip
         _draw(board, state, r, found, sight)
+        if state.kin_left.shape[0] > 0:
+            _draw_kin(board, state, r, found, sight, token)
     return busy
 
 
@@ -172,6 +192,39 @@ def _draw(board, state, r, found, sight):  # type: ignore[no-untyped-def]
         if depot:
             sight.nodes[r, t, 4] = float(board.demand[node]) / max(state.units[r], 1)
             sight.nodes[r, t, 5] = float(board.demand[node]) / board.capacity[state.task[r]]
+
+
+@njit(nogil=True)
+def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-def]
+    """What one rollout's window shows of kin: the last features, and the matrix among its tokens."""
+    depot = board.demand.shape[0] > 0
+    kin, base = board.kin, state.task[r] * board.size
+    anchor = 0 if depot else state.first[r]
+    last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
+    sight.kin[r] = np.float32(0.0)
+    sight.anchor[r, end] = np.float32(0.0)
+    sight.anchor[r, end + 1] = state.kin_left[r, anchor]
+    token[anchor] = 0
+    for t in range(found):
+        token[sight.seen[r, t]] = 1 + t
+        sight.nodes[r, t, last] = np.float32(0.0)
+        sight.nodes[r, t, last + 2] = state.kin_left[r, sight.seen[r, t]]
+    for t in range(found + 1):
+        node = anchor if t == 0 else sight.seen[r, t - 1]
+        for e in range(kin.begin[base + node], kin.begin[base + node + 1]):
+            if token[kin.node[e]] >= 0:
+                sight.kin[r, t, token[kin.node[e]]] = kin.value[e]
+    here = base + state.current[r]
+    for e in range(kin.begin[here], kin.begin[here + 1]):
+        t = token[kin.node[e]]
+        if t == 0:
+            sight.anchor[r, end] = kin.value[e]
+        elif t > 0:
+            sight.nodes[r, t - 1, last] = kin.value[e]
+    token[anchor] = -1
+    for t in range(found):
+        sight.nodes[r, t, last + 1] = sight.kin[r, 0, 1 + t]
+        token[sight.seen[r, t]] = -1
 
 
 @njit(nogil=True, cache=True)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elg.kin import kin_of
 from elg.neighbours import Neighbourhood, nearest, positional_encoding
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
 from elg.window import WindowPolicy
@@ -46,6 +47,7 @@ class PolicyConfig:
     local_width: int = 32
     local_heads: int = 4
     local_layers: int = 0  # self-attention layers over the neighbours (the paper's local-only ablation has 3)
+    kin: bool = False  # beyond the paper: the window also sees which nodes classical methods would join (elg.kin)
     positional: bool = True
     coordinates: Literal["polar", "euclidean"] = "polar"
 
@@ -63,6 +65,8 @@ class PolicyConfig:
             raise ValueError(f"local is {self.local!r}, must be light or window")
         if self.local == "window" and self.local_layers < 1:
             raise ValueError(f"local_layers is {self.local_layers}, but a window needs at least 1")
+        if self.kin and self.local != "window":
+            raise ValueError("kin is on, but only a window sees it: local must be window")
         if self.coordinates not in ("polar", "euclidean"):
             raise ValueError(f"coordinates is {self.coordinates!r}, must be polar or euclidean")
         if self.local_layers < 0:
@@ -83,6 +87,7 @@ class Cache(NamedTuple):
     values: Tensor  # (B, H, N, D/H)
     readout: Tensor  # (B, N, D) and
     offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
+    kin: Tensor | None = None  # (B, N, N) see elg.kin
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -404,8 +409,10 @@ class Policy(nn.Module):
         """All that does not change from step to step. Gradients flow through it."""
         if self.global_ is None:
             empty = torch.empty(0, device=batch.coords.device)
-            return Cache(batch, empty, None, empty, empty, empty, empty)
-        return self.global_.encode(batch)
+            cache = Cache(batch, empty, None, empty, empty, empty, empty)
+        else:
+            cache = self.global_.encode(batch)
+        return cache._replace(kin=kin_of(batch)) if self.config.kin else cache
 
     def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:
         """(u~_global + u_local, closed), both (B, M, N): closed is 0 for nodes that may come next and -inf for others.

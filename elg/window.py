@@ -4,12 +4,13 @@ It sees a state as the problem that is left: where we are, where the walk must e
 depot in CVRP: the anchor) and the K nearest valid nodes. Everything is measured in units of the window's radius, in a
 frame with the current node at the origin and the anchor (the nearest neighbour, if we are at the anchor) on the
 positive x axis. What it has learned on small instances therefore holds for large ones, wherever they are, however they
-are turned and however large they are.
+are turned and however large they are. What lies outside of the window it may know by kin (elg.kin).
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -28,9 +29,12 @@ FAR = 2.0  # radii: an anchor further away is drawn at this distance, and its tr
 class Window(NamedTuple):
     """S states as the network takes them: token 0 is the anchor, tokens 1..K are the neighbours."""
 
-    anchor: Tensor  # (S, 2 or 3): its distance in radii at most FAR, log(1 + distance)[, load left as a share]
-    nodes: Tensor  # (S, K, 4 or 6): x, y, rho, how much nearer to the anchor, all in radii[, demand / load, demand / Q]
+    anchor: Tensor  # (S, A): its distance in radii at most FAR, log(1 + distance)[, load left as a share]
+    nodes: Tensor  # (S, K, F): x, y, rho, how much nearer to the anchor, all in radii[, demand / load, demand / Q]
     present: Tensor  # (S, 1 + K) False where fewer than K nodes are valid
+    kin: Tensor | None = None  # (S, 1 + K, 1 + K) among the tokens
+    # With kin, the last features of the anchor are its kin to the current node and to all nodes that are not visited,
+    # those of the neighbours to the current node, to the anchor, and to all nodes that are not visited.
 
 
 class WindowPolicy(nn.Module):
@@ -41,20 +45,21 @@ class WindowPolicy(nn.Module):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
         self.problem = PROBLEMS[config.problem]
-        self.clip = config.clip
+        self.clip, self.sees_kin = config.clip, config.kin
         width, depot = config.local_width, self.problem.has_depot
-        self.embed = nn.Linear(6 if depot else 4, width)
-        self.embed_anchor = nn.Linear(3 if depot else 2, width)
-        self.layers = nn.ModuleList(WindowLayer(width, config.local_heads) for _ in range(config.local_layers))
+        self.embed = nn.Linear((6 if depot else 4) + 3 * config.kin, width)
+        self.embed_anchor = nn.Linear((3 if depot else 2) + 2 * config.kin, width)
+        layer = partial(WindowLayer, width, config.local_heads, config.kin)
+        self.layers = nn.ModuleList(layer() for _ in range(config.local_layers))
         self.readout = nn.Linear(width, 1)
         self.register_buffer("pe", positional_encoding(config.neighbours, width), persistent=False)
 
     def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
         """u_local of each candidate, (B, M, K), or (B, M, 1 + K) with the depot first; finite also where absent."""
-        scores = self(self.window(cache.batch, state, near)).unflatten(0, state.current.shape)
+        scores = self(self.window(cache.batch, state, near, cache.kin)).unflatten(0, state.current.shape)
         return scores if self.problem.has_depot else scores[:, :, 1:]
 
-    def window(self, batch: Batch, state: State, near: Neighbourhood) -> Window:
+    def window(self, batch: Batch, state: State, near: Neighbourhood, kin: Tensor | None = None) -> Window:
         """What the states (B, M) look like; S = B * M."""
         here = gather_nodes(batch.coords, state.current)
         there = gather_nodes(batch.coords, near.node.flatten(1)).view(*near.node.shape, 2) - here[:, :, None]
@@ -78,9 +83,17 @@ class WindowPolicy(nn.Module):
             planes.append(demand / state.load.clamp(min=1)[:, :, None])
             planes.append(demand / batch.capacity[:, None, None])
             ends.append(self.problem.load_share(batch, state)[:, :, None])
-        nodes = torch.stack(planes, dim=-1) * near.present[..., None]
+        among = None
+        if kin is not None:
+            token = torch.cat([self.problem.anchor(state)[:, :, None], near.node], dim=2)
+            among, to_here, left_over = see_kin(kin, state, token)
+            planes += [to_here[:, :, 1:], among[:, :, 0, 1:], left_over[:, :, 1:]]
+            ends += [to_here[:, :, :1], left_over[:, :, :1]]
+            among = among.flatten(0, 1)
+        nodes = torch.stack([plane.float() for plane in planes], dim=-1) * near.present[..., None]
+        anchors = torch.cat([end.float() for end in ends], dim=-1)
         present = F.pad(near.present, (1, 0), value=True)
-        return Window(torch.cat(ends, -1).float().flatten(0, 1), nodes.float().flatten(0, 1), present.flatten(0, 1))
+        return Window(anchors.flatten(0, 1), nodes.flatten(0, 1), present.flatten(0, 1), among)
 
     def forward(self, window: Window) -> Tensor:
         """(S, 1 + K) scores of the anchor and the neighbours."""
@@ -90,15 +103,24 @@ class WindowPolicy(nn.Module):
         distance = torch.cdist(places, places) * math.sqrt(len(self.pe))  # about 1 between neighbours
         closed = torch.zeros(window.present.shape, device=h.device).masked_fill_(~window.present, -torch.inf)
         for layer in self.layers:
-            h = layer(h, distance[:, None], closed[:, None, None])
+            h = layer(h, distance[:, None], closed[:, None, None], window.kin)
         # The ensemble multiplies by C: without the division, steps of the optimiser would be C times too large here.
         return self.readout(h).squeeze(-1) / self.clip
+
+
+def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What the tokens (B, M, T) show of kin (B, N, N): among them, to the current node, to all that are not visited."""
+    b, n, _ = kin.shape
+    rows = (token + n * torch.arange(b, device=token.device)[:, None, None]) * n
+    among = kin.take(rows[..., None] + token[:, :, None])
+    to_here = kin.take(rows + state.current[:, :, None])
+    return among, to_here, ((~state.visited).float() @ kin).gather(2, token)
 
 
 class WindowLayer(nn.Module):
     """Self-attention and a feed-forward block; residuals with learned scales need no normalisation (ReZero)."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, kin: bool) -> None:
         super().__init__()
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * width, bias=False)
@@ -109,13 +131,17 @@ class WindowLayer(nn.Module):
         self.scale2 = nn.Parameter(torch.full((width,), 0.3))
         # One head begins without bias, the others halve from 4 on, as in ALiBi.
         self.slope = nn.Parameter(torch.tensor([0.0, *(2.0 ** (2 - h) for h in range(heads - 1))]))
+        self.kin = nn.Parameter(torch.tensor([1.0, *(2.0 for _ in range(heads - 1))])) if kin else None
 
-    def forward(self, x: Tensor, distance: Tensor, closed: Tensor) -> Tensor:
-        """x (S, T, E), distance (S, 1, T, T), closed (S, 1, 1, T) 0 or -inf."""
+    def forward(self, x: Tensor, distance: Tensor, closed: Tensor, kin: Tensor | None) -> Tensor:
+        """x (S, T, E), distance (S, 1, T, T), closed (S, 1, 1, T) 0 or -inf, kin (S, T, T) or None."""
         s, t, width = x.shape
         # Contiguous heads and plain products: on a CPU twice as fast as scaled_dot_product_attention at this size.
         q, k, v = self.qkv(x).view(s, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4).reshape(3, s * self.heads, t, -1)
-        bias = torch.addcmul(closed, distance, -self.slope[:, None, None]).flatten(0, 1)
+        bias = torch.addcmul(closed, distance, -self.slope[:, None, None])
+        if self.kin is not None and kin is not None:
+            bias = torch.addcmul(bias, kin[:, None], self.kin[:, None, None])
+        bias = bias.flatten(0, 1)
         weight = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=1 / math.sqrt(width // self.heads)).softmax(-1)
         attended = (weight @ v).view(s, self.heads, t, -1).transpose(1, 2).reshape(s, t, width)
         x = x + self.scale1 * self.combine(attended)

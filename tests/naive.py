@@ -1,5 +1,6 @@
 """Naive twins: the method's formulas as loops over nodes and heads, in float64, one task and one partial solution at a
-time. Written from the formulas and not from the package, of which only the names of parameters and options are used.
+time. Written from the formulas and not from the package, of which only the names of parameters and options
+are used, and what is kin (elg.kin has tests of its own).
 
 A partial solution is the list of nodes chosen so far. A CVRP has the depot as node 0, which ends a route.
 """
@@ -9,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from elg.kin import find_kin
 
 Weights = Mapping[str, np.ndarray]
 Vector = np.ndarray
@@ -275,25 +278,32 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
     load = max(load_left(task, chosen), 1) if cvrp else 1
     if cvrp:
         anchor.append(load_left(task, chosen) / task.capacity)
+    tokens = [0 if cvrp else chosen[0], *(node for node, _ in near)]
+    kin = find_kin(task).dense().astype(float)
+    left = [node for node in range(len(task.coords)) if node not in chosen or (cvrp and node == 0)]
+    if config.kin:
+        anchor += [kin[chosen[-1], tokens[0]], kin[tokens[0], left].sum()]
     rows = [linear(weights, "local.embed_anchor", np.array(anchor))]
     for rank, (node, rho) in enumerate(near):
         places.append(turn @ (task.coords[node] - here) / scale)
         x = [*places[-1], rho / scale, (far - math.dist(task.coords[node], end)) / scale]
         if cvrp:
             x += [task.demand[node] / load, task.demand[node] / task.capacity]
+        if config.kin:
+            x += [kin[chosen[-1], node], kin[tokens[0], node], kin[node, left].sum()]
         encoding = positional_encoding(rank, config.local_width)
         rows.append(linear(weights, "local.embed", np.array(x)) + encoding)
     for i in range(config.local_layers):
-        rows = window_layer(weights, f"local.layers.{i}", rows, places, config)
+        rows = window_layer(weights, f"local.layers.{i}", rows, places, kin[np.ix_(tokens, tokens)], config)
     found = [float(linear(weights, "local.readout", row)[0]) / config.clip for row in rows]
     out = {node: score for (node, _), score in zip(near, found[1:], strict=True)}
     return out | ({0: found[0]} if cvrp and 0 in valid_nodes(task, chosen) else {})
 
 
 def window_layer(
-    weights: Weights, name: str, rows: Sequence[Vector], places: Sequence[Vector], config: Any
+    weights: Weights, name: str, rows: Sequence[Vector], places: Sequence[Vector], kin: Any, config: Any
 ) -> list[Vector]:
-    """Attention with a penalty on distance per head, and a feed-forward block, both scaled before they are added."""
+    """Attention, per head less for distance and more for kin, and a feed-forward block, both scaled before being added."""
     query, key, value = zip(*[np.split(linear(weights, f"{name}.qkv", row), 3) for row in rows], strict=True)
     d = config.local_width // config.local_heads
     out = []
@@ -306,6 +316,8 @@ def window_layer(
                 query[i][part] @ key[j][part] / math.sqrt(d) - weights[f"{name}.slope"][h] * apart[j]
                 for j in range(len(rows))
             ]
+            if config.kin:
+                score = list(score + weights[f"{name}.kin"][h] * kin[i])
             weight = np.exp(np.array(score) - max(score))
             heads.append(sum(w * value[j][part] for j, w in enumerate(weight / weight.sum())))
         mixed = row + weights[f"{name}.scale1"] * linear(weights, f"{name}.combine", np.concatenate(heads))

@@ -121,6 +121,7 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"distance_bias": True},
         {"log_temperature": True},
         {**WINDOW, "neighbours": 6},
+        {**WINDOW, "neighbours": 6, "kin": True},
         {**WINDOW, "neighbours": 100, "clip": 10.0},
     ],
     ids=str,

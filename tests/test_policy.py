@@ -33,6 +33,7 @@ ABLATIONS = {
     "decoder block": {"decoder_block": True},
     "window": {"local": "window", "local_layers": 2, "neighbours": 8},
     "window only": {"local": "window", "local_layers": 2, "neighbours": 8, "global_policy": False, "penalty": False},
+    "window, kin": {"local": "window", "local_layers": 2, "neighbours": 8, "kin": True},
 }
 
 

@@ -85,3 +85,5 @@ def test_bad_configs() -> None:
         small_config("tsp", local="wide")
     with pytest.raises(ValueError, match="local_layers is 0, but a window needs at least 1"):
         window_config("tsp", local_layers=0)
+    with pytest.raises(ValueError, match="kin is on, but only a window sees it"):
+        small_config("tsp", kin=True)

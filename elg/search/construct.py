@@ -86,7 +86,7 @@ def savings(instance: Instance) -> Routes:
     saved = to_depot[i] + to_depot[j] - instance.distances(i, j)
     worth = np.flatnonzero(saved > 0)
     order = worth[np.argsort(-saved[worth], kind="stable")]
-    links = _join(i[order], j[order], demand, capacity)
+    links = join_routes(i[order], j[order], demand, capacity)
     return _paths(links)
 
 
@@ -103,7 +103,7 @@ def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
 
 
 @njit(cache=True)
-def _join(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
+def join_routes(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
     """(n, 2) neighbours of each customer, 0 for the depot, after joining routes in the order of the pairs."""
     n = len(demand)
     links = np.zeros((n, 2), np.int64)

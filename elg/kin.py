@@ -1,0 +1,268 @@
+"""Kin: which pairs of nodes classical methods would join. It carries the whole instance into the window.
+
+TSP: a tour is a connected graph with N edges, two at every node. The cheapest connected graph with N edges is easy (a
+minimum spanning tree and one edge more), and prices on the nodes (Held and Karp 1970) bring its degrees close to 2. How
+much that lower bound rises when an edge is forced into it, the edge's alpha, tells better than the edge's length
+whether good tours have it (Helsgaun 2000).
+
+CVRP: the savings of Clarke and Wright, several times, each time with savings changed a little: in how many of these
+solutions two nodes are neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from scipy.spatial import Delaunay, QhullError, cKDTree
+
+from elg.problems import Batch, Task
+from elg.search.construct import join_routes
+
+ROUNDS = 100  # of the ascent of prices
+SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
+LEAST = 0.01  # smaller values are left out
+VOTES = 24  # savings solutions
+VOTE_PAIRS = 40  # nearest customers of each that may be joined with it
+NOISE = 0.03  # of the savings' own size
+
+
+class Kin(NamedTuple):
+    """A symmetric sparse matrix of values in (0, 1]: node i has the entries begin[i] .. begin[i + 1] - 1."""
+
+    begin: NDArray[np.int64]  # (N + 1,)
+    node: NDArray[np.int64]
+    value: NDArray[np.float32]
+
+    def dense(self) -> NDArray[np.float32]:
+        """(N, N), 0 where two nodes are not kin."""
+        n = len(self.begin) - 1
+        table = np.zeros((n, n), np.float32)
+        table[np.repeat(np.arange(n), np.diff(self.begin)), self.node] = self.value
+        return table
+
+
+def find_kin(task: Task) -> Kin:
+    """Kin among the nodes of a task."""
+    n = len(task.coords)
+    if n < 3:
+        return Kin(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    if task.demand is None or task.capacity is None:
+        edges = candidate_edges(task.coords)
+        length = np.sqrt(((task.coords[edges[:, 0]] - task.coords[edges[:, 1]]) ** 2).sum(1))
+        alpha, typical = alphas(edges, length, n, ROUNDS)
+        with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
+            value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
+        return _matrix(n, edges, value.astype(np.float32))
+    return _matrix(n, *_votes(task.coords, task.demand, task.capacity))
+
+
+def join_kin(parts: Sequence[Kin]) -> Kin:
+    """The rows of several tasks, one behind the other; nodes count within their own task."""
+    ends = np.cumsum([0, *(len(part.node) for part in parts)])
+    begin = [part.begin[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Kin(
+        np.concatenate([np.zeros(1, np.int64), *begin]),
+        np.concatenate([np.zeros(0, np.int64), *(part.node for part in parts)]),
+        np.concatenate([np.zeros(0, np.float32), *(part.value for part in parts)]),
+    )
+
+
+def kin_of(batch: Batch) -> torch.Tensor:
+    """(B, N, N) among the nodes of a batch; 0 for padding."""
+    n = batch.coords.shape[1]
+    table = np.zeros((len(batch.size), n, n), np.float32)
+    coords = batch.coords.cpu().numpy()
+    for b, size in enumerate(batch.size.tolist()):
+        demand = None if batch.demand is None else batch.demand[b, :size].cpu().numpy()
+        capacity = None if batch.capacity is None else int(batch.capacity[b])
+        table[b, :size, :size] = find_kin(Task(coords[b, :size], demand, capacity)).dense()
+    return torch.from_numpy(table).to(batch.coords.device)
+
+
+def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin:
+    """Edges (E, 2), each once, and their values as rows."""
+    edges, value = edges[value >= LEAST], value[value >= LEAST]
+    both = np.concatenate([edges, edges[:, ::-1]])
+    order = np.argsort(both[:, 0], kind="stable")
+    begin = np.searchsorted(both[order, 0], np.arange(n + 1))
+    return Kin(begin, both[order, 1], np.concatenate([value, value])[order])
+
+
+# --- savings ---------------------------------------------------------------------------------------------------------
+
+
+def _votes(
+    coords: NDArray[np.float64], demand: NDArray[np.int64], capacity: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Edges of several savings solutions, depot included, and the share of the solutions that have them."""
+    n = len(coords)
+    near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, VOTE_PAIRS + 1))[1].reshape(n - 1, -1)
+    pairs = _unique(np.stack([np.repeat(np.arange(1, n), near.shape[1]), near.ravel()], axis=1))
+    a, b = pairs.T
+    far = np.sqrt(((coords - coords[0]) ** 2).sum(1))
+    between = np.sqrt(((coords[a] - coords[b]) ** 2).sum(1))
+    rng = np.random.default_rng(0)
+    found = []
+    for shape in np.linspace(0.8, 1.8, VOTES):
+        saved = (far[a] + far[b] - shape * between) * (1 + NOISE * rng.standard_normal(len(pairs)))
+        order = np.argsort(-saved)
+        order = order[saved[order] > 0]
+        links = join_routes(a[order], b[order], demand, capacity)
+        each = np.repeat(np.arange(1, n), 2)
+        edges = np.sort(np.stack([each, links[1:].ravel()], axis=1), axis=1)
+        found.append(np.unique(edges[:, 0] * n + edges[:, 1]))
+    key, count = np.unique(np.concatenate(found), return_counts=True)
+    return np.stack([key // n, key % n], axis=1), (count / VOTES).astype(np.float32)
+
+
+# --- the lower bound -------------------------------------------------------------------------------------------------
+
+
+def candidate_edges(coords: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(E, 2) edges of a connected sparse graph that has those of good tours: to the nearest nodes, and Delaunay's."""
+    n = len(coords)
+    if n <= 12:
+        return np.stack(np.triu_indices(n, 1), axis=1)
+    near = cKDTree(coords).query(coords, k=9)[1]
+    parts = [np.stack([np.repeat(np.arange(n), near.shape[1]), near.ravel()], axis=1)]
+    along = np.lexsort(coords.T)
+    parts.append(np.stack([along[:-1], along[1:]], axis=1))  # connected whatever the triangulation makes of it
+    try:
+        corners = Delaunay(coords, qhull_options="QJ Pp").simplices
+        parts += [corners[:, [0, 1]], corners[:, [1, 2]], corners[:, [2, 0]]]
+    except QhullError:  # all on one line
+        pass
+    return _unique(np.concatenate(parts))
+
+
+def _unique(edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each edge (E, 2) once, its lower node first; without loops."""
+    low, high = edges.min(1).astype(np.int64), edges.max(1).astype(np.int64)
+    n = int(high.max()) + 1
+    key = np.unique((low * n + high)[low != high])
+    return np.stack([key // n, key % n], axis=1)
+
+
+@njit(cache=True, nogil=True)
+def alphas(edges, length, n, rounds):  # type: ignore[no-untyped-def]
+    """Alpha (E,) of the edges of a graph, and the mean length of the bound's edges at each node (N,)."""
+    price, best_price, last = np.zeros(n), np.zeros(n), np.zeros(n)
+    parent, degree = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    chosen, cost = np.zeros(len(edges), np.int8), length.copy()
+    total, _ = _grow(edges, cost, parent, chosen, degree)
+    best, step = -np.inf, 0.3 * total / n
+    for _ in range(rounds):
+        bound = total - 2 * price.sum()
+        if bound > best:
+            best = bound
+            best_price[:] = price
+        for i in range(n):
+            surplus = degree[i] - 2.0
+            price[i] += step * (0.7 * surplus + 0.3 * last[i])
+            last[i] = surplus
+        step *= 0.97
+        _charge(edges, length, price, cost)
+        total, _ = _grow(edges, cost, parent, chosen, degree)
+    _charge(edges, length, best_price, cost)
+    _, dearest = _grow(edges, cost, parent, chosen, degree)
+    return _forced(edges, cost, chosen, n, dearest), _typical(edges, length, chosen, n)
+
+
+@njit(nogil=True)
+def _charge(edges, length, price, cost):  # type: ignore[no-untyped-def]
+    for e in range(len(edges)):
+        cost[e] = length[e] + price[edges[e, 0]] + price[edges[e, 1]]
+
+
+@njit(nogil=True)
+def _root(parent, i):  # type: ignore[no-untyped-def]
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@njit(nogil=True)
+def _grow(edges, cost, parent, chosen, degree):  # type: ignore[no-untyped-def]
+    """A minimum spanning tree (chosen = 1) and the cheapest edge besides (2): their cost, and that edge's."""
+    parent[:] = np.arange(len(parent))
+    degree[:] = 0
+    chosen[:] = 0
+    total, besides = 0.0, np.inf
+    for e in np.argsort(cost):
+        a, b = edges[e]
+        root_a, root_b = _root(parent, a), _root(parent, b)
+        if root_a != root_b:
+            parent[root_a] = root_b
+            chosen[e] = 1
+        elif besides == np.inf:
+            chosen[e] = 2
+            besides = cost[e]
+        else:
+            continue
+        total += cost[e]
+        degree[a] += 1
+        degree[b] += 1
+    return total, besides
+
+
+@njit(nogil=True)
+def _typical(edges, length, chosen, n):  # type: ignore[no-untyped-def]
+    total, count = np.zeros(n), np.zeros(n)
+    for e in range(len(edges)):
+        if chosen[e] > 0:
+            for i in edges[e]:
+                total[i] += length[e]
+                count[i] += 1
+    return total / count
+
+
+@njit(nogil=True)
+def _forced(edges, cost, chosen, n, besides):  # type: ignore[no-untyped-def]
+    """(E,) by how much the bound rises when an edge is forced in: it drives out the dearest of its cycle."""
+    up, climb, depth = _rooted(edges, cost, chosen, n)
+    alpha = np.zeros(len(edges))
+    for e in range(len(edges)):
+        if chosen[e] > 0:
+            continue
+        a, b = edges[e]
+        dearest = besides
+        while a != b:
+            if depth[a] < depth[b]:
+                a, b = b, a
+            dearest = max(dearest, climb[a])
+            a = up[a]
+        alpha[e] = cost[e] - dearest
+    return alpha
+
+
+@njit(nogil=True)
+def _rooted(edges, cost, chosen, n):  # type: ignore[no-untyped-def]
+    """The tree from node 0 on: each node's parent, the cost of the edge to it, and its depth."""
+    begin = np.zeros(n + 1, np.int64)
+    for e in range(len(edges)):
+        if chosen[e] == 1:
+            begin[edges[e, 0] + 1] += 1
+            begin[edges[e, 1] + 1] += 1
+    begin = np.cumsum(begin)
+    end, at = begin[:-1].copy(), np.empty(begin[n], np.int64)
+    for e in range(len(edges)):
+        if chosen[e] == 1:
+            for i in edges[e]:
+                at[end[i]] = e
+                end[i] += 1
+    up, climb, depth = np.full(n, -1), np.zeros(n), np.zeros(n, np.int64)
+    stack = [0]
+    while len(stack) > 0:
+        i = stack.pop()
+        for e in at[begin[i] : begin[i + 1]]:
+            j = edges[e, 0] + edges[e, 1] - i
+            if j != up[i]:
+                up[j], climb[j], depth[j] = i, cost[e], depth[i] + 1
+                stack.append(j)
+    return up, climb, depth

@@ -1,0 +1,126 @@
+"""Kin: the bound's alpha against its definition, savings' votes, and instances that have no shape."""
+
+import numpy as np
+import pytest
+import torch
+from samples import KINDS, random_task
+
+from elg.kin import alphas, candidate_edges, find_kin, kin_of
+from elg.problems import PROBLEMS, Task, make_batch
+
+
+def cheapest_connected(n: int, edges: np.ndarray, cost: np.ndarray, forced: int = -1) -> float:
+    """A minimum spanning tree and the cheapest edge besides; with an edge that must be in it."""
+    group, total, besides = list(range(n)), 0.0, []
+    order = sorted(range(len(edges)), key=lambda e: (e != forced, cost[e]))
+    for e in order:
+        a, b = (group[i] for i in edges[e])
+        if a != b:
+            group = [b if g == a else g for g in group]
+            total += cost[e]
+        else:
+            besides.append(cost[e])
+    return total + min(besides)
+
+
+def test_alpha_is_what_forcing_an_edge_costs() -> None:
+    rng = np.random.default_rng(0)
+    for n in (4, 6, 9):
+        coords = rng.random((n, 2))
+        edges = np.stack(np.triu_indices(n, 1), axis=1)
+        length = np.hypot(*(coords[edges[:, 0]] - coords[edges[:, 1]]).T)
+        alpha, _ = alphas(edges, length, n, 0)
+        free = cheapest_connected(n, edges, length)
+        for e in range(len(edges)):
+            # The forced edge may also take the place of the one besides, if that is cheaper than its cycle's.
+            rise = min(cheapest_connected(n, edges, length, e), replaced(n, edges, length, e)) - free
+            assert alpha[e] == pytest.approx(max(rise, 0.0), abs=1e-12)
+
+
+def replaced(n: int, edges: np.ndarray, cost: np.ndarray, e: int) -> float:
+    """The tree without forcing anything, and edge e as the one besides."""
+    group, total = list(range(n)), 0.0
+    for i in np.argsort(cost):
+        a, b = (group[j] for j in edges[i])
+        if a != b:
+            if i == e:
+                return np.inf
+            group = [b if g == a else g for g in group]
+            total += cost[i]
+    return total + cost[e]
+
+
+def test_prices_make_the_bound_look_like_a_tour() -> None:
+    """On a circle with a spoke inside, the bound's edges become those of the tour."""
+    angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    coords = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    kin = find_kin(Task(coords, None, None)).dense()
+    around = [kin[i, (i + 1) % 24] for i in range(24)]
+    assert min(around) > 0.99
+    assert (kin > 0.99).sum() == 48
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_symmetric_and_between_0_and_1(problem: str, kind: str) -> None:
+    rng = np.random.default_rng(1)
+    for n in (2, 3, 5, 13, 60):
+        table = find_kin(random_task(rng, problem, n, kind)).dense()
+        assert (table == table.T).all()
+        assert (np.diag(table) == 0).all()
+        assert 0 <= table.min() <= table.max() <= 1
+        assert n < 4 or (table.sum(1)[problem == "cvrp" :] > 0.5).all()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("shape", ["one point", "one line", "pairs"])
+def test_points_without_a_shape(problem: str, shape: str) -> None:
+    rng = np.random.default_rng(2)
+    coords = {
+        "one point": np.full((30, 2), 0.5),
+        "one line": np.stack([np.linspace(0, 1, 30), np.full(30, 0.5)], axis=1),
+        "pairs": np.repeat(rng.random((15, 2)), 2, axis=0),
+    }[shape]
+    task = Task(coords, None, None) if problem == "tsp" else Task(coords, np.r_[0, np.ones(29, np.int64)], 7)
+    table = find_kin(task).dense()
+    assert np.isfinite(table).all()
+    assert table.sum() > 0
+
+
+def test_turning_changes_nothing() -> None:
+    rng = np.random.default_rng(3)
+    coords = rng.random((80, 2))
+    turn = np.array([[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]])
+    usual, turned = (find_kin(Task(x, None, None)).dense() for x in (coords, 7 * coords @ turn.T + 2))
+    np.testing.assert_allclose(usual, turned, atol=1e-3)
+
+
+def test_candidates_are_connected() -> None:
+    """Two heaps far apart: no node is among the nearest of the other heap."""
+    rng = np.random.default_rng(4)
+    coords = np.concatenate([rng.random((40, 2)), 100 + rng.random((40, 2))])
+    edges = candidate_edges(coords)
+    assert (np.diff(edges, axis=1) > 0).all()
+    assert len(np.unique(edges, axis=0)) == len(edges)
+    assert any((a < 40) != (b < 40) for a, b in edges)
+
+
+def test_votes_count_routes() -> None:
+    """One customer per route: everybody is the depot's neighbour in every solution, and of nobody else."""
+    rng = np.random.default_rng(5)
+    task = Task(rng.random((9, 2)), np.r_[0, np.full(8, 5)], 5)
+    table = find_kin(task).dense()
+    assert (table[0, 1:] == 1).all()
+    assert (table[1:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_batch_has_that_of_its_tasks(problem: str) -> None:
+    rng = np.random.default_rng(6)
+    tasks = [random_task(rng, problem, n) for n in (7, 20)]
+    both = kin_of(make_batch(tasks))
+    assert both.shape == (2, 20, 20)
+    for table, task in zip(both, tasks, strict=True):
+        n = len(task.coords)
+        torch.testing.assert_close(table[:n, :n], torch.from_numpy(find_kin(task).dense()))
+        assert table[n:].abs().sum() + table[:, n:].abs().sum() == 0

@@ -303,7 +303,7 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
 def window_layer(
     weights: Weights, name: str, rows: Sequence[Vector], places: Sequence[Vector], kin: Any, config: Any
 ) -> list[Vector]:
-    """Attention, per head less for distance and more for kin, and a feed-forward block, both scaled before being added."""
+    """Attention, per head less for distance and more for kin, and a feed-forward block; both scaled, then added."""
     query, key, value = zip(*[np.split(linear(weights, f"{name}.qkv", row), 3) for row in rows], strict=True)
     d = config.local_width // config.local_heads
     out = []

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from elg.fast import Plane
 
 Actions = NDArray[np.int32]  # (M, T): a TSP tour, or a CVRP tour with the depot's 0 between routes and behind the end
+Certainty = NDArray[np.float32]  # (M, T)
 Progress = Callable[[float], None]
 Kernel = Callable[[slice, Actions, NDArray[np.int64]], None]
+
+T = TypeVar("T", bound=np.generic)
 
 BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
 GROUP = 64  # most tasks encoded at once
@@ -75,10 +78,12 @@ def decode(
     config: DecodeConfig = DEFAULT,
     rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     on_progress: Progress | None = None,
+    certainty: list[Certainty] | None = None,
 ) -> list[Actions]:
     """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given, or one for each task.
 
-    Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first.
+    Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first. A list `certainty` is filled with
+    the highest probability that a node had at each sampled move (M_i, T_i), or 0 where that is not known.
     """
     from elg import fast
 
@@ -93,14 +98,16 @@ def decode(
         check_starts(task, first)
     uniforms = [_uniforms(task, len(m), own) for task, m, own in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(tasks, starts, on_progress)
-    out: list[Actions] = [np.empty((0, 0), np.int32)] * len(tasks)
+    out: list[Rollouts] = [(np.empty((0, 0), np.int32), np.empty((0, 0), np.float32))] * len(tasks)
     with torch.inference_mode(), torch_threads(config.workers):
         for chosen in _groups(policy, tasks, starts, config, use_fast):
             part = [(tasks[i], starts[i], uniforms[i]) for i in chosen]
             made = (_fast if use_fast else _plain)(policy, part, config, report)
-            for i, actions in zip(chosen, made, strict=True):
-                out[i] = actions
-    return out
+            for i, rollouts in zip(chosen, made, strict=True):
+                out[i] = rollouts
+    if certainty is not None:
+        certainty[:] = [sure for _, sure in out]
+    return [actions for actions, _ in out]
 
 
 def check_starts(task: Task, starts: NDArray[np.int64]) -> None:
@@ -137,6 +144,7 @@ class _Reporter:
             self.callback(self.shown)
 
 
+Rollouts = tuple[Actions, Certainty]
 Part = tuple[Task, NDArray[np.int64], NDArray[np.float32]]
 
 
@@ -194,7 +202,7 @@ def _plain_bytes(policy: Policy, n: int) -> float:
 # --- plain path ------------------------------------------------------------------------------------------------------
 
 
-def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Actions]:
+def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Rollouts]:
     """Tasks of any sizes in one padded batch; the starts in chunks that fit into memory."""
     device = next(policy.parameters()).device
     batch = make_batch([task for task, _, _ in parts]).to(device)
@@ -203,19 +211,22 @@ def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: 
     n = batch.coords.shape[1]
     width = max(1, int(config.memory / 2 / (len(parts) * _plain_bytes(policy, n))))
     pieces: list[list[Actions]] = [[] for _ in parts]
+    doubts: list[list[Certainty]] = [[] for _ in parts]
     for begin in range(0, most, width):
         # A task with fewer starts repeats its last one; the surplus is cut off below.
         rows = [np.arange(begin, min(begin + width, most)).clip(max=len(starts) - 1) for _, starts, _ in parts]
         first = torch.from_numpy(np.stack([starts[row] for (_, starts, _), row in zip(parts, rows, strict=True)]))
         state = policy.problem.start(batch, first.to(device))
-        actions = [state.current]
+        actions, sure = [state.current], [torch.zeros(first.shape)]
         while not bool(policy.problem.finished(batch, state).all()):
             scores, closed = policy.scores(encoded, state)
             if parts[0][2].size:
                 drawn = [_column(uniform, row, len(actions)) for (_, _, uniform), row in zip(parts, rows, strict=True)]
                 logits = torch.add(closed, scores.tanh(), alpha=policy.config.clip)
+                sure.append(logits.softmax(-1).amax(-1).cpu())
                 chosen = invert(logits, torch.from_numpy(np.stack(drawn)).to(device))
             else:
+                sure.append(torch.zeros(first.shape))
                 chosen = (scores + closed).argmax(-1)
             state = policy.problem.step(batch, state, chosen)
             actions.append(chosen)
@@ -223,8 +234,10 @@ def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: 
         report(finished=len(parts) * first.shape[1] * n * n)
         made = torch.stack(actions, dim=2).int().cpu().numpy()  # (B, M, T)
         for i, (task, starts, _) in enumerate(parts):
-            pieces[i].append(made[i, : max(0, len(starts) - begin), : longest(task)])
-    return [_trim(_stack(piece)) for piece in pieces]
+            own = slice(max(0, len(starts) - begin))
+            pieces[i].append(made[i, own, : longest(task)])
+            doubts[i].append(torch.stack(sure, dim=2).float().numpy()[i, own, : longest(task)])
+    return [_trim(_stack(piece), _stack(doubt)) for piece, doubt in zip(pieces, doubts, strict=True)]
 
 
 def _column(uniform: NDArray[np.float32], rows: NDArray[np.int64], step: int) -> NDArray[np.float32]:
@@ -238,22 +251,22 @@ def invert(logits: Tensor, uniform: Tensor) -> Tensor:
     return torch.searchsorted(mass, (uniform * mass[..., -1])[..., None].contiguous(), right=True).squeeze(-1)
 
 
-def _stack(pieces: Sequence[Actions]) -> Actions:
+def _stack(pieces: Sequence[NDArray[T]]) -> NDArray[T]:
     """Join chunks of rollouts (M_j, T_j); the shorter ones stay at the depot (in TSP all are equally long)."""
     width = max(piece.shape[1] for piece in pieces)
     return np.concatenate([np.pad(piece, ((0, 0), (0, width - piece.shape[1]))) for piece in pieces])
 
 
-def _trim(actions: Actions) -> Actions:
+def _trim(actions: Actions, certainty: Certainty) -> Rollouts:
     """Without the columns in which every rollout (CVRP) only waits at the depot after its last return."""
     last = np.flatnonzero(actions.any(axis=0)).max()
-    return actions[:, : last + 2].copy()  # so that the long array can go
+    return actions[:, : last + 2].copy(), certainty[:, : last + 2].copy()  # so that the long arrays can go
 
 
 # --- fast path -------------------------------------------------------------------------------------------------------
 
 
-def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Actions]:
+def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Rollouts]:
     """Tasks of one size: blocks of rollouts on a pool of threads."""
     from elg import fast
 
@@ -261,6 +274,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     euclidean = window or policy.config.coordinates == "euclidean"
     ends = np.cumsum([len(starts) for _, starts, _ in parts])
     out = np.zeros((ends[-1], longest(parts[0][0])), np.int32)  # the rollouts of all tasks, one behind the other
+    sure = np.zeros(out.shape, np.float32)
     size = max(1, min(BLOCK, -(-len(out) // config.workers)))
     edges = [0, *(ends[-1:] if window else ends)]  # a window's block may span several tasks
     blocks = [slice(a + part.start, a + part.stop) for a, b in pairwise(edges) for part in _slices(b - a, size)]
@@ -268,7 +282,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     # The blocks are what runs in parallel: within them, neither BLAS nor torch may start more threads.
     with _one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
         planes = list(pool.map(lambda part: fast.plane(part[0].coords, depot, euclidean), parts))
-        kernel = _window_kernel(policy, parts, planes) if window else _light_kernel(policy, parts, planes, config)
+        kernel = _window_kernel(policy, parts, planes, sure) if window else _light_kernel(policy, parts, planes, config)
         with torch_threads(1):
             jobs = [pool.submit(kernel, rows, out[rows], controls[i]) for i, rows in enumerate(blocks)]
             try:
@@ -281,7 +295,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
                 controls[:, 1] = 1
                 pool.shutdown(cancel_futures=True)
     report(finished=len(out) * n * n)
-    return [_trim(actions) for actions in np.split(out, ends[:-1])]
+    return [_trim(*rollouts) for rollouts in zip(np.split(out, ends[:-1]), np.split(sure, ends[:-1]), strict=True)]
 
 
 def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane], config: DecodeConfig) -> Kernel:
@@ -306,7 +320,7 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
     return run
 
 
-def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]) -> Kernel:
+def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane], sure: Certainty) -> Kernel:
     """A window alone: compiled functions around the network in torch, for rollouts of all tasks together."""
     from elg.fast_window import make_board, run_block
     from elg.kin import find_kin
@@ -320,7 +334,7 @@ def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane
     starts, uniforms = np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
     def run(rows: slice, out: Actions, control: NDArray[np.int64]) -> None:
-        run_block(net, board, which[rows], starts[rows], uniforms[rows], out, control)
+        run_block(net, board, which[rows], starts[rows], uniforms[rows], out, sure[rows], control)
 
     return run
 

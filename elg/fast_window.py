@@ -79,9 +79,10 @@ def run_block(
     starts: Ints,
     uniforms: Floats,
     actions: NDArray[np.int32],
+    certainty: Floats,
     control: Ints,
 ) -> None:
-    """Roll out R starts of the tasks to the end, writing actions (R, T). See elg.fast.run_block."""
+    """Roll out R starts of the tasks to the end, writing actions and certainty (R, T). See elg.fast.run_block."""
     rollouts, n, depot = len(starts), board.size, len(board.demand) > 0
     k = min(len(net.pe), n - depot)
     need = board.demand.reshape(-1, n)[task] if depot else np.zeros((0, n), np.int64)
@@ -104,7 +105,7 @@ def run_block(
         for step in range(1, actions.shape[1]):
             if not look(board, state, sight) or control[1] != 0:
                 return
-            move(board, state, sight, net(window).numpy(), net.clip, uniforms, actions, step)
+            move(board, state, sight, net(window).numpy(), net.clip, uniforms, actions, certainty, step)
             control[0] = step + 1
 
 
@@ -228,7 +229,7 @@ def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True, cache=True)
-def move(board, state, sight, scores, clip, uniforms, actions, step):  # type: ignore[no-untyped-def]
+def move(board, state, sight, scores, clip, uniforms, actions, certainty, step):  # type: ignore[no-untyped-def]
     """Choose by scores (R, 1 + K), greedily or by uniforms (R, T), and go there."""
     depot = board.demand.shape[0] > 0
     for r in range(scores.shape[0]):
@@ -237,10 +238,10 @@ def move(board, state, sight, scores, clip, uniforms, actions, step):  # type: i
             found += 1
         home = depot and (state.current[r] != 0 or state.left[r] == 0)
         if found == 0 and not home:  # a finished tour stays
-            actions[r, step] = state.current[r]
+            actions[r, step], certainty[r, step] = state.current[r], np.float32(1.0)
             continue
         if uniforms.shape[0] > 0:
-            node = _sample(sight.seen[r], scores[r], found, home, clip, uniforms[r, step])
+            node, certainty[r, step] = _sample(sight.seen[r], scores[r], found, home, clip, uniforms[r, step])
         else:
             node = _best(sight.seen[r], scores[r], found, home)
         actions[r, step] = node
@@ -259,7 +260,10 @@ def _best(index, scores, found, home):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _sample(index, scores, found, home, clip, uniform):  # type: ignore[no-untyped-def]
-    """A node drawn from softmax(clip * tanh(scores)) by inverting the distribution, nodes in order of their index."""
+    """A node drawn from softmax(clip * tanh(scores)) by inverting the distribution, nodes in order of their index.
+
+    And the probability of the likeliest.
+    """
     order = np.argsort(index[:found])
     mass = np.empty(found + 1)
     top = math.tanh(scores[0]) if home else -1.0
@@ -273,5 +277,5 @@ def _sample(index, scores, found, home, clip, uniform):  # type: ignore[no-untyp
     target = uniform * total
     for i in range(found + 1):
         if mass[i] > target:
-            return np.int64(0) if i == 0 else index[order[i - 1]]
-    return index[order[found - 1]]
+            return (np.int64(0) if i == 0 else index[order[i - 1]]), 1.0 / total
+    return index[order[found - 1]], 1.0 / total

@@ -456,11 +456,14 @@ class Policy(nn.Module):
         u, closed = self.scores(cache, state)
         return torch.add(closed, u.tanh(), alpha=self.config.clip)
 
-    def log_prob(self, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
+    def log_prob(
+        self, batch: Batch, actions: Tensor, steps: Tensor | None = None, doubtful: Tensor | None = None
+    ) -> Tensor:
         """(B, M, S) log-probabilities of actions at `steps` (S,) of complete sequences (B, M, T), in one parallel pass.
 
         By default at 1..T-1: the first action is the given start. Equal to stepping through `logits`; padding moves
-        have log-probability 0.
+        have log-probability 0. For one task, `doubtful` (1, M, S) may say where it is worth computing: elsewhere the
+        policy is so sure of its move that the log-probability is taken as 0.
         """
         if steps is None:
             steps = torch.arange(1, actions.shape[2], device=actions.device)
@@ -468,8 +471,12 @@ class Policy(nn.Module):
         chosen = actions[:, :, steps].flatten(1, 2)
         free = torch.ones_like(chosen[0], dtype=torch.bool)
         if len(batch.size) == 1:  # of one task, states without a choice can be left out: their log-probability is 0
-            free = self.problem.valid(batch, state)[0].sum(-1) > 1
-            state = State(*(part[:, free] for part in state))
+            if doubtful is not None:
+                free = doubtful.flatten()
+                state = State(*(part[:, free] for part in state))
+            choice = self.problem.valid(batch, state)[0].sum(-1) > 1
+            state = State(*(part[:, choice] for part in state))
+            free = free.masked_scatter(free, choice)
         log_p = self.logits(self.encode(batch), state).log_softmax(-1).gather(2, chosen[:, free, None])
         made = torch.zeros(chosen.shape, device=chosen.device).masked_scatter(free.expand_as(chosen), log_p)
         return made.view(*actions.shape[:2], -1)

@@ -189,8 +189,9 @@ def test_loads_are_exact_beyond_floating_point(path: str) -> None:
 
 def test_auto_takes_the_fast_path_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
-    monkeypatch.setattr("elg.decode._fast", lambda *args: used.append("fast") or [np.zeros((1, 3), np.int32)])
-    monkeypatch.setattr("elg.decode._plain", lambda *args: used.append("plain") or [np.zeros((1, 3), np.int32)])
+    made = [(np.zeros((1, 3), np.int32), np.zeros((1, 3), np.float32))]
+    monkeypatch.setattr("elg.decode._fast", lambda *args: used.append("fast") or made)
+    monkeypatch.setattr("elg.decode._plain", lambda *args: used.append("plain") or made)
     task = random_task(np.random.default_rng(0), "tsp", 3)
     for changes, path in itertools.product(({}, {"local_layers": 1}), ("auto", "plain")):
         decode(random_policy(small_config("tsp", **changes)), [task], [np.array([0])], config(path))

@@ -260,3 +260,25 @@ def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
     x = np.linspace(-40, 40, 2001).astype(np.float32)
     found = np.array([fast._tanh(value) for value in x])
     np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=3e-7)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("changes", [{}, {**WINDOW, "neighbours": 6}], ids=str)
+def test_both_paths_know_how_sure_they_are(problem: str, changes: dict) -> None:
+    """The highest probability at each sampled move, from the logits; nothing is known of the start and of greedy moves."""
+    policy = random_policy(small_config(problem, **changes), seed=3, scale=1.5)
+    tasks, starts = mixed_tasks(problem, 4, seed=9, most=40)
+    with torch.inference_mode():
+        for path in (PLAIN, FAST):
+            sure: list[np.ndarray] = []
+            rollouts = decode(policy, tasks, starts, path, np.random.default_rng(0), certainty=sure)
+            for task, actions, found in zip(tasks, rollouts, sure, strict=True):
+                assert actions.shape == found.shape
+                batch = make_batch([task])
+                walks = torch.from_numpy(actions).long()[None]
+                state = policy.problem.along(batch, walks, torch.arange(1, actions.shape[1]))
+                expected = policy.logits(policy.encode(batch), state).softmax(-1).amax(-1)
+                np.testing.assert_allclose(found[:, 1:].ravel(), expected[0], atol=1e-3)
+                assert (found[:, 0] == 0).all()
+            decode(policy, tasks, starts, path, certainty=sure)
+            assert not any(found.any() for found in sure)

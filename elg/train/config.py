@@ -26,12 +26,15 @@ class DataConfig:
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
     states: int = 0  # states per walk or rollout to learn from; 0: all
+    sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
     own: bool = False  # every second batch on the fly completes what the policy of train.init has begun
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
     def __post_init__(self) -> None:
         _at_least("data", self, batch=1, nodes=0, starts=0, states=0, reuse=1)
+        if not 0 < self.sure <= 1:
+            raise ValueError(f"data.sure is {self.sure}, must be above 0 and at most 1")
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:
             raise ValueError(f"data.sizes is {self.sizes!r}, must be at least 2")
 
@@ -109,6 +112,8 @@ class Config:
             raise ValueError("data.distribution is 'adaptive', but train.method 'imitate' takes labels as they come")
         if self.train.global_steps and not self.policy.global_policy:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
+        if self.data.sure < 1 and self.train.chunk != 1:
+            raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
         if self.data.own and not self.train.init:
             raise ValueError("data.own is on: it needs the weights of train.init")
         if self.data.own and self.policy.problem == "tsp" and self.data.starts != 1:

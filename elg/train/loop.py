@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from elg.checkpoint import load_policy, save_policy
-from elg.decode import DecodeConfig, keep_freed_memory
+from elg.decode import Certainty, DecodeConfig, keep_freed_memory
 from elg.policy import Policy, PolicyConfig, with_local
 from elg.train.config import Config
 from elg.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
@@ -163,14 +163,19 @@ class Trainer:
         tasks = random_tasks(config.policy.problem, config.data, self._distribution(rng), rng)
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
-        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding)
+        certainty: list[Certainty] = []
+        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding, certainty)
         loss_of = reinforce_loss if config.train.method == "reinforce" else best_rollout_loss
         total = torch.zeros((), device=device)
         parts = pieces(mine, rollouts, config.train.chunk, device)
-        for (batch, actions), own in zip(parts, rngs[:: config.train.chunk], strict=True):
+        firsts = zip(rngs[:: config.train.chunk], certainty[:: config.train.chunk], strict=True)
+        for (batch, actions), (own, sure) in zip(parts, firsts, strict=True):
             steps = some_steps(1, actions.shape[2], config.data.states, own).to(device)
+            doubtful = None
+            if config.data.sure < 1:  # then a chunk is one instance
+                doubtful = (torch.from_numpy(sure).to(device) < config.data.sure)[None, :, steps]
             with self._autocast():
-                loss = loss_of(self.policy, batch, actions, steps)
+                loss = loss_of(self.policy, batch, actions, steps, doubtful)
             loss.backward()
             total += loss.detach()
         return total, torch.tensor(float(len(mine)), device=device), len(tasks)

@@ -13,20 +13,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elg.decode import DecodeConfig, decode
+from elg.decode import Certainty, DecodeConfig, decode
 from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
 
 
 def sample_rollouts(
-    policy: Policy, tasks: Sequence[Task], starts: int, rngs: Sequence[np.random.Generator], config: DecodeConfig
+    policy: Policy,
+    tasks: Sequence[Task],
+    starts: int,
+    rngs: Sequence[np.random.Generator],
+    config: DecodeConfig,
+    certainty: list[Certainty] | None = None,
 ) -> list[NDArray[np.int32]]:
-    """Sampled rollouts (M, T_i) of each task, from M different start nodes (0: from all of them).
+    """Sampled rollouts (M, T_i) of each task, from M different start nodes (0: from all of them); see decode.
 
     Each task has its own generator: its rollouts do not depend on which others are in this process.
     """
     first = [_starts(task, starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
-    return decode(policy, tasks, first, config, rngs)
+    return decode(policy, tasks, first, config, rngs, certainty=certainty)
 
 
 def _starts(task: Task, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -64,21 +69,27 @@ def advantages(length: Tensor) -> Tensor:
     return torch.where(most > 1e-6 * mean, gain / most, 0.0)
 
 
-def reinforce_loss(policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
+def reinforce_loss(
+    policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None, doubtful: Tensor | None = None
+) -> Tensor:
     """Sum over instances of the mean over rollouts of -advantage * log p.
 
-    Some of the steps stand for all of them: the gradient is right on average.
+    Some of the steps stand for all of them: the gradient is right on average. See log_prob for `doubtful`.
     """
     weight = advantages(policy.problem.length(batch, actions))
-    log_p = policy.log_prob(batch, actions, steps).mean(-1) * (actions.shape[2] - 1)
+    log_p = policy.log_prob(batch, actions, steps, doubtful).mean(-1) * (actions.shape[2] - 1)
     return -(weight * log_p).mean(dim=1).sum()
 
 
-def best_rollout_loss(policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
+def best_rollout_loss(
+    policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None, doubtful: Tensor | None = None
+) -> Tensor:
     """Sum over instances of the mean -log p per move, at all or the given steps, of the shortest rollout."""
     if steps is None:
         steps = torch.arange(1, actions.shape[2], device=actions.device)
     best = policy.problem.length(batch, actions).argmin(dim=1)
     chosen = actions.gather(1, best[:, None, None].expand(-1, -1, actions.shape[2]))
     moves = (chosen[:, :, steps] != chosen[:, :, steps - 1]).sum(-1)  # without those of a finished rollout, which stays
-    return -(policy.log_prob(batch, chosen, steps).sum(-1) / moves.clamp(min=1)).sum()
+    if doubtful is not None:
+        doubtful = doubtful.gather(1, best[:, None, None].expand(-1, -1, doubtful.shape[2]))
+    return -(policy.log_prob(batch, chosen, steps, doubtful).sum(-1) / moves.clamp(min=1)).sum()

@@ -150,3 +150,23 @@ def test_some_steps_stand_for_all_of_them(loss_of: Callable[..., Tensor]) -> Non
     actions = torch.stack([torch.randperm(8) for _ in range(5)])[None]
     parts = [loss_of(policy, batch, actions, torch.tensor([step])) for step in range(1, 8)]
     torch.testing.assert_close(torch.stack(parts).mean(), loss_of(policy, batch, actions))
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
+def test_states_without_doubt_hardly_matter(problem: str, loss_of: Callable[..., Tensor]) -> None:
+    policy = random_policy(small_config(problem), scale=3.0)
+    (task,) = tasks_of(problem, [20])
+    certainty: list[np.ndarray] = []
+    rollouts = sample_rollouts(policy, [task], 6, generators(1), ONE, certainty)
+    ((batch, actions),) = pieces([task], rollouts, 1, CPU)
+    steps = torch.arange(1, actions.shape[2])
+    sure = torch.from_numpy(certainty[0])[None, :, steps]
+    whole = gradients(policy, loss_of(policy, batch, actions))
+    nothing_left_out = gradients(policy, loss_of(policy, batch, actions, steps, sure <= 1))
+    assert_same_gradients(nothing_left_out, whole)
+    doubtful = sure < 0.999
+    assert 0.1 < doubtful.float().mean() < 0.9
+    found = gradients(policy, loss_of(policy, batch, actions, steps, doubtful))
+    error = sum(float((found[name] - value).square().sum()) for name, value in whole.items())
+    assert error < 1e-3 * sum(float(value.square().sum()) for value in whole.values())

@@ -266,7 +266,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     blocks = [slice(a + part.start, a + part.stop) for a, b in pairwise(edges) for part in _slices(b - a, size)]
     controls = np.zeros((len(blocks), 2), np.int64)
     # The blocks are what runs in parallel: within them, neither BLAS nor torch may start more threads.
-    with _one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
         planes = list(pool.map(lambda part: fast.plane(part[0].coords, depot, euclidean), parts))
         kernel = _window_kernel(policy, parts, planes) if window else _light_kernel(policy, parts, planes, config)
         with torch_threads(1):
@@ -339,7 +339,7 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """The kernels call BLAS from several threads of their own, so BLAS must not start more."""
     with _controller().limit(limits=1, user_api="blas"):
         yield

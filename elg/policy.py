@@ -455,15 +455,20 @@ class Policy(nn.Module):
         By default at 1..T-1: the first action is the given start. Equal to stepping through `logits`; padding moves
         have log-probability 0.
         """
+        from elg import fast_train
+
         if steps is None:
             steps = torch.arange(1, actions.shape[2], device=actions.device)
         state = self.problem.along(batch, actions, steps)
         chosen = actions[:, :, steps].flatten(1, 2)
+        cache = self.encode(batch)
+        if fast_train.fits(self, cache):
+            return fast_train.log_prob(self, cache, state, chosen).view(*actions.shape[:2], -1)
         free = torch.ones_like(chosen[0], dtype=torch.bool)
         if len(batch.size) == 1:  # of one task, states without a choice can be left out: their log-probability is 0
             free = self.problem.valid(batch, state)[0].sum(-1) > 1
             state = State(*(part[:, free] for part in state))
-        log_p = self.logits(self.encode(batch), state).log_softmax(-1).gather(2, chosen[:, free, None])
+        log_p = self.logits(cache, state).log_softmax(-1).gather(2, chosen[:, free, None])
         made = torch.zeros(chosen.shape, device=chosen.device).masked_scatter(free.expand_as(chosen), log_p)
         return made.view(*actions.shape[:2], -1)
 

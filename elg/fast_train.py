@@ -1,7 +1,7 @@
 """The CPU fast path of training: the log-probabilities of given moves and their gradient, from compiled kernels.
 
-The network of `elg.fast`, for many states side by side. Torch makes the tables from the weights, with autograd, and does
-the one large matrix product; the functions before and behind it have kernels of their own, forwards and backwards:
+The network of `elg.fast`, for many states side by side. Torch makes the tables from the weights, with autograd, and
+does the one large matrix product; the functions before and behind it have kernels, forwards and backwards:
 
 - `Glimpse`: the scores q.k of a state are the sum of two table rows, the current node's and that of the first node
   (TSP) or of the load (CVRP). So exp() is taken of the tables, the gradient is added up in their rows, and both pass
@@ -14,6 +14,8 @@ A state without a choice has log-probability 0 and no gradient, and is left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +29,17 @@ from torch.autograd.function import once_differentiable
 from elg import fast
 from elg.decode import one_blas_thread
 from elg.fast import CLOSED, FAST, UNDERFLOW, Floats, LocalTables, Plane, Rules
-from elg.policy import Cache, Policy
-from elg.problems import State
+from elg.policy import Cache, Policy, PolicyConfig
+from elg.problems import Batch, State, Task, make_batch
 
 BLOCK = 128  # states whose weights are in the cache together
+SLICE = 2048  # states of which a thread takes care together; the same for any number of threads, as sums depend on it
 
 Integers = NDArray[np.int64]
 
 
-class Scene(NamedTuple):
-    """S states of one task, its N nodes padded to P, and all else that has no gradient."""
+class States(NamedTuple):
+    """S states of one task, its N nodes padded to P."""
 
     current: Integers  # (S,)
     other: Integers  # (S,) row of the second table: the first node, or the rank of the load
@@ -44,17 +47,28 @@ class Scene(NamedTuple):
     chosen: Integers  # (S,) the move
     opened: Integers  # (S,) nodes that may come next, without the depot
     is_open: Floats  # (S, P) 1 for those nodes and, if it may be next, the depot; 0 for others
+
+    def part(self, rows: slice) -> States:
+        return States._make(x[rows] for x in self)
+
+
+class Place(NamedTuple):
+    """What `Choice` knows of the task and of the policy besides the weights."""
+
     demand: Integers  # (N,), or empty in TSP
     plane: Plane
     rule: Rules
 
 
 class GlimpseTables(NamedTuple):
-    """What the glimpse is made of, for H heads of width d; or the gradient of that."""
+    """What the glimpse is made of, for H heads of width d, or the gradient of that; for one head without the H."""
 
     last: Floats  # (H, N, P) scores of all nodes for a current node
     other: Floats  # (H, O, P) what the first node or the load adds to them
     values: Floats  # (H, d, P)
+
+    def head(self, h: int) -> GlimpseTables:
+        return GlimpseTables(*(x[h] for x in self))
 
 
 def fits(policy: Policy, cache: Cache) -> bool:
@@ -70,15 +84,23 @@ def log_prob(policy: Policy, cache: Cache, state: State, chosen: Tensor) -> Tens
     free = is_open.sum(-1) > 1
     with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
         local = fast.local_tensors(policy)
+    opened = is_open[:, :, int(policy.problem.has_depot) :].sum(-1).long()
     log_p = []
-    with one_blas_thread():
-        for i, own in enumerate(free):
-            tables, other = _glimpse_tables(policy, cache, state, i, own)
-            scene = _scene(policy, cache, state, i, own, other, is_open[i, own], chosen[i, own])
-            glimpse = Glimpse.apply(*tables, scene).transpose(0, 1).flatten(1)
-            scores = torch.addmm(_base(policy, cache, i), glimpse, fast.pad_nodes(cache.readout[i].T))
-            log_p.append(Choice.apply(scores, *local, scene))
+    for i, own in enumerate(free):
+        tables, other = _glimpse_tables(policy, cache, state, i, own)
+        parts = (x[i, own] for x in (state.load, chosen, opened, is_open))
+        states = States(*(x.numpy() for x in (state.current[i, own], other, *parts)))
+        glimpse = Glimpse.apply(*tables, states).transpose(0, 1).flatten(1)
+        scores = torch.addmm(_base(policy, cache, i), glimpse, fast.pad_nodes(cache.readout[i].T))
+        log_p.append(Choice.apply(scores, *local, states, _place(policy, cache.batch, i)))
     return torch.zeros(chosen.shape).masked_scatter(free, torch.cat(log_p))
+
+
+def warm_up() -> None:
+    """Have the kernels ready: loaded from the cache, compiled the first time ever."""
+    policy = Policy(PolicyConfig("tsp", width=8, heads=1, layers=1, hidden=8))
+    batch = make_batch([Task(np.eye(3, 2), None, None)])
+    policy.log_prob(batch, torch.arange(3)[None, None]).sum().backward()
 
 
 def _glimpse_tables(
@@ -99,15 +121,10 @@ def _glimpse_tables(
     return (fast.pad_nodes(last), fast.pad_nodes(other), fast.pad_nodes(cache.values[i].transpose(1, 2))), row
 
 
-def _scene(
-    policy: Policy, cache: Cache, state: State, i: int, own: Tensor, other: Tensor, is_open: Tensor, chosen: Tensor
-) -> Scene:
-    batch, depot = cache.batch, policy.problem.has_depot
-    opened = is_open[:, int(depot) :].sum(-1).long()
-    parts = (state.current[i, own], other, state.load[i, own], chosen, opened, is_open)
+def _place(policy: Policy, batch: Batch, i: int) -> Place:
     demand = np.zeros(0, np.int64) if batch.demand is None else batch.demand[i].numpy()
-    plane = fast.plane(batch.coords[i].numpy(), depot, policy.config.coordinates == "euclidean")
-    return Scene(*(x.numpy() for x in parts), demand, plane, fast.rules(policy.config))
+    plane = fast.plane(batch.coords[i].numpy(), policy.problem.has_depot, policy.config.coordinates == "euclidean")
+    return Place(demand, plane, fast.rules(policy.config))
 
 
 def _base(policy: Policy, cache: Cache, i: int) -> Tensor:
@@ -117,23 +134,30 @@ def _base(policy: Policy, cache: Cache, i: int) -> Tensor:
     return fast.pad_nodes(cache.offset[i] - xi)
 
 
+def _spread(job: Callable[[int], Any], count: int) -> list[Any]:
+    """What job(0) to job(count - 1) give, on as many threads as torch has; BLAS within them must not start more."""
+    with one_blas_thread(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        return list(pool.map(job, range(count)))
+
+
 class Glimpse(Function):
     """The glimpse (H, S, d) of each state, from its tables."""
 
     @staticmethod
-    def forward(ctx: Any, last: Tensor, other: Tensor, values: Tensor, scene: Scene) -> Tensor:
-        ctx.scene = scene
-        ctx.scores = GlimpseTables(*(x.contiguous().numpy() for x in (last, other, values)))
-        ctx.factors = ctx.scores._replace(last=_factors(last), other=_factors(other))
-        out = torch.empty(len(values), len(scene.current), values.shape[1])
-        _glimpse(ctx.scores, ctx.factors, scene, out.numpy())
-        return out
+    def forward(ctx: Any, last: Tensor, other: Tensor, values: Tensor, states: States) -> Tensor:
+        scores = GlimpseTables(*(x.contiguous().numpy() for x in (last, other, values)))
+        factors = scores._replace(last=_factors(last), other=_factors(other))
+        out = np.empty((len(values), len(states.current), values.shape[1]), np.float32)
+        _spread(lambda h: _glimpse(scores.head(h), factors.head(h), states, out[h]), len(out))
+        ctx.scores, ctx.factors, ctx.states = scores, factors, states
+        return torch.from_numpy(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grads = GlimpseTables(*(np.zeros_like(x) for x in ctx.scores))
-        _glimpse_back(ctx.scores, ctx.factors, ctx.scene, grad.contiguous().numpy(), grads)
+        scores, factors, states, slopes = ctx.scores, ctx.factors, ctx.states, grad.contiguous().numpy()
+        grads = GlimpseTables(*(np.zeros_like(x) for x in scores))
+        _spread(lambda h: _glimpse_back(scores.head(h), factors.head(h), states, slopes[h], grads.head(h)), len(slopes))
         return *(torch.from_numpy(x) for x in grads), None
 
 
@@ -146,78 +170,83 @@ class Choice(Function):
     """log p (S,) of the moves, from u_global minus xi (S, P) and the local policy's tables."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, attend: Tensor, rank: Tensor, readout: Tensor, scene: Scene) -> Tensor:
-        ctx.local = LocalTables(*(x.contiguous().numpy() for x in (attend, rank, readout)))
-        ctx.scene, ctx.work = scene, fast.local_work(ctx.local, len(scores))
-        ctx.slope, out = scores.clone(), torch.empty(len(scores))
-        _choose(ctx.local, scene, ctx.slope.numpy(), ctx.work, out.numpy())
-        return out
+    def forward(
+        ctx: Any, scores: Tensor, attend: Tensor, rank: Tensor, readout: Tensor, states: States, place: Place
+    ) -> Tensor:
+        local = LocalTables(*(x.contiguous().numpy() for x in (attend, rank, readout)))
+        rows = [slice(begin, begin + SLICE) for begin in range(0, max(1, len(scores)), SLICE)]
+        slope, out = scores.numpy().copy(), np.empty(len(scores), np.float32)
+
+        def choose(j: int) -> Any:
+            return _choose(local, states.part(rows[j]), place, slope[rows[j]], out[rows[j]])
+
+        ctx.work = _spread(choose, len(rows))
+        ctx.slope, ctx.local, ctx.place, ctx.rows = torch.from_numpy(slope), local, place, rows
+        return torch.from_numpy(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores = ctx.slope * grad[:, None]
-        if not ctx.scene.rule.use_local:
-            return scores, None, None, None, None
-        grads = LocalTables(*(np.zeros_like(x) for x in ctx.local))
-        _local_back(ctx.local, len(ctx.scene.demand) > 0, scores.numpy(), ctx.work, grads)
-        return scores, *(torch.from_numpy(x) for x in grads), None
+        if not ctx.place.rule.use_local:
+            return scores, None, None, None, None, None
+        local, rows, work, slopes, depot = ctx.local, ctx.rows, ctx.work, scores.numpy(), len(ctx.place.demand) > 0
+        parts = _spread(lambda j: _local_back(local, depot, slopes[rows[j]], work[j]), len(rows))
+        return scores, *(torch.from_numpy(np.sum(x, axis=0)) for x in zip(*parts, strict=True)), None, None
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
 @njit(fastmath=FAST)
-def _multiply(last, c, other, o, h, is_open, r, rows, i):  # type: ignore[no-untyped-def]
-    """rows[i] = last[h, c] * other[h, o] where open; their sum."""
+def _multiply(last, c, other, o, is_open, r, rows, i):  # type: ignore[no-untyped-def]
+    """rows[i] = last[c] * other[o] where open; their sum."""
     total = np.float32(0.0)
     for n in range(rows.shape[1]):
-        w = last[h, c, n] * other[h, o, n] * is_open[r, n]
+        w = last[c, n] * other[o, n] * is_open[r, n]
         rows[i, n] = w
         total += w
     return total
 
 
 @njit(fastmath=FAST)
-def _weigh_again(last, c, other, o, h, is_open, r, rows, i):  # type: ignore[no-untyped-def]
+def _weigh_again(last, c, other, o, is_open, r, rows, i):  # type: ignore[no-untyped-def]
     """The same from scores, for when the product of their factors underflows."""
     for n in range(rows.shape[1]):
-        rows[i, n] = last[h, c, n] + other[h, o, n]
+        rows[i, n] = last[c, n] + other[o, n]
     return fast.exponentials(rows, i, is_open, r)
 
 
 @njit(nogil=True, fastmath=FAST)
-def _weigh(scores, factors, scene, h, begin, rows, total):  # type: ignore[no-untyped-def]
-    """rows = the weights of head h in the states from `begin` on, up to a factor; total = their sums."""
-    last, other, current, others, is_open = factors.last, factors.other, scene.current, scene.other, scene.is_open
+def _weigh(scores, factors, states, begin, rows, total):  # type: ignore[no-untyped-def]
+    """rows = the weights in the states from `begin` on, up to a factor; total = their sums."""
+    last, other, current, others, is_open = factors.last, factors.other, states.current, states.other, states.is_open
     for i in range(rows.shape[0]):
         r = begin + i
-        total[i] = _multiply(last, current[r], other, others[r], h, is_open, r, rows, i)
+        total[i] = _multiply(last, current[r], other, others[r], is_open, r, rows, i)
         if total[i] < UNDERFLOW:
-            total[i] = _weigh_again(scores.last, current[r], scores.other, others[r], h, is_open, r, rows, i)
+            total[i] = _weigh_again(scores.last, current[r], scores.other, others[r], is_open, r, rows, i)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _glimpse(scores, factors, scene, out):  # type: ignore[no-untyped-def]
-    """Into out (H, S, d)."""
-    heads, count, d = out.shape
-    rows = np.empty((BLOCK, scores.last.shape[2]), np.float32)
-    total = np.empty(BLOCK, np.float32)
-    for h in range(heads):
-        for begin in range(0, count, BLOCK):
-            size = min(BLOCK, count - begin)
-            _weigh(scores, factors, scene, h, begin, rows[:size], total)
-            np.dot(rows[:size], scores.values[h].T, out[h, begin : begin + size])
-            for i in range(size):
-                for j in range(d):
-                    out[h, begin + i, j] /= total[i]
+def _glimpse(scores, factors, states, out):  # type: ignore[no-untyped-def]
+    """One head's glimpse into out (S, d)."""
+    count, d = out.shape
+    rows, total = np.empty((BLOCK, scores.last.shape[1]), np.float32), np.empty(BLOCK, np.float32)
+    for begin in range(0, count, BLOCK):
+        size = min(BLOCK, count - begin)
+        _weigh(scores, factors, states, begin, rows[:size], total)
+        np.dot(rows[:size], scores.values.T, out[begin : begin + size])
+        for i in range(size):
+            for j in range(d):
+                out[begin + i, j] /= total[i]
 
 
 @njit(fastmath=FAST)
-def _add_scores(last, c, other, o, h, rows, slopes, i, inverse):  # type: ignore[no-untyped-def]
-    """Add the gradient of a state's scores to last[h, c] and other[h, o]; rows[i] become weights that sum to 1.
+def _add_scores(last, c, other, o, rows, slopes, i, inverse):  # type: ignore[no-untyped-def]
+    """Add the gradient of a state's scores to last[c] and other[o], given that of its weights in slopes[i].
 
-    slopes[i] is the gradient of these.
+    The weights in rows[i] are multiplied by `inverse`, and so sum to 1.
     """
     mean = np.float32(0.0)
     for n in range(rows.shape[1]):
@@ -227,28 +256,26 @@ def _add_scores(last, c, other, o, h, rows, slopes, i, inverse):  # type: ignore
         w = rows[i, n] * inverse
         rows[i, n] = w
         s = w * (slopes[i, n] - mean)
-        last[h, c, n] += s
-        other[h, o, n] += s
+        last[c, n] += s
+        other[o, n] += s
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _glimpse_back(scores, factors, scene, grad, grads):  # type: ignore[no-untyped-def]
-    """Add the gradient of scores and values, given that of the glimpse (H, S, d), into grads."""
-    heads, count, d = grad.shape
-    rows = np.empty((BLOCK, scores.last.shape[2]), np.float32)
-    slopes, values, total = np.empty_like(rows), np.empty((d, rows.shape[1]), np.float32), np.empty(BLOCK, np.float32)
-    last, other, current, others = grads.last, grads.other, scene.current, scene.other
-    for h in range(heads):
-        for begin in range(0, count, BLOCK):
-            size = min(BLOCK, count - begin)
-            part = grad[h, begin : begin + size]
-            np.dot(part, scores.values[h], slopes[:size])
-            _weigh(scores, factors, scene, h, begin, rows[:size], total)
-            for i in range(size):
-                c, o = current[begin + i], others[begin + i]
-                _add_scores(last, c, other, o, h, rows, slopes, i, np.float32(1.0) / total[i])
-            np.dot(part.T, rows[:size], values)
-            grads.values[h] += values
+def _glimpse_back(scores, factors, states, grad, grads):  # type: ignore[no-untyped-def]
+    """Add the gradient of one head's scores and values, given that of its glimpse (S, d), into grads."""
+    count, width = len(grad), scores.last.shape[1]
+    rows, total = np.empty((BLOCK, width), np.float32), np.empty(BLOCK, np.float32)
+    slopes = np.empty_like(rows)
+    last, other, current, others = grads.last, grads.other, states.current, states.other
+    for begin in range(0, count, BLOCK):
+        size = min(BLOCK, count - begin)
+        part = grad[begin : begin + size]
+        _weigh(scores, factors, states, begin, rows[:size], total)
+        np.dot(part, scores.values, slopes[:size])
+        for i in range(size):
+            c, o = current[begin + i], others[begin + i]
+            _add_scores(last, c, other, o, rows, slopes, i, np.float32(1.0) / total[i])
+        grads.values[:] += np.dot(part.T, rows[:size])
 
 
 @njit(fastmath=FAST, error_model="numpy")
@@ -274,44 +301,26 @@ def _log_p(scores, r, is_open, chosen, clip, p):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _choose(local, scene, scores, work, out):  # type: ignore[no-untyped-def]
-    """log p of every state; its gradient replaces the scores (S, P)."""
-    rule = scene.rule
+def _choose(local, states, place, scores, out):  # type: ignore[no-untyped-def]
+    """log p of every state; its gradient replaces the scores (S, P). Gives what `_local_back` needs."""
+    demand, plane, rule = place
+    work = fast.local_work(local, len(out))
     if rule.penalty or rule.use_local:
         fast.add_local(
-            local, scene.plane, rule, scene.demand.shape[0] > 0, scene.current, scene.units, scene.demand,
-            scene.is_open, scene.opened, scores, work,
+            local, plane, rule, demand.shape[0] > 0, states.current, states.units, demand, states.is_open,
+            states.opened, scores, work,
         )  # fmt: skip
-    is_open, chosen, clip = scene.is_open, scene.chosen, np.float32(rule.clip)
+    is_open, chosen, clip = states.is_open, states.chosen, np.float32(rule.clip)
     p = np.empty((1, scores.shape[1]), np.float32)
     for r in range(scores.shape[0]):
         out[r] = _log_p(scores, r, is_open, chosen[r], clip, p)
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _local_back(local, depot, scores, work, grads):  # type: ignore[no-untyped-def]
-    """Add the gradient of the local tables, given that of the scores (S, P), into grads."""
-    x, index, _, found, _, _, weights, out = work
-    tokens, shift = x.shape[2], 1 if depot else 0
-    out[:] = np.float32(0.0)
-    for r in range(scores.shape[0]):
-        if depot:
-            out[r, 0] = scores[r, 0]
-        for t in range(found[r]):
-            out[r, shift + t] = scores[r, index[r, t]]
-        for f in range(3):
-            for t in range(tokens):
-                out[r, tokens + f] += out[r, t] * x[r, f, t]
-    np.dot(weights.T, out, grads.readout)
-    slopes = np.dot(out, local.readout.T)
-    for r in range(scores.shape[0]):
-        _attend_back(weights, slopes, x, r, grads)
+    return work
 
 
 @njit(fastmath=FAST)
-def _attend_back(weights, slopes, x, r, grads):  # type: ignore[no-untyped-def]
-    """Add the gradient of what a token's features and rank add to its score, given that of `fast._attend`'s row r."""
-    tokens, attend, rank = x.shape[2], grads.attend, grads.attend_rank
+def _attend_back(weights, slopes, x, r, attend, rank):  # type: ignore[no-untyped-def]
+    """Add the gradient of what features and rank add to the scores, given slopes[r] of what `fast._attend` made."""
+    tokens = x.shape[2]
     for h in range(attend.shape[0]):
         at = h * (tokens + 4)
         a, b, c = slopes[r, at + tokens], slopes[r, at + tokens + 1], slopes[r, at + tokens + 2]
@@ -330,3 +339,24 @@ def _attend_back(weights, slopes, x, r, grads):  # type: ignore[no-untyped-def]
         attend[h, 0] += s0
         attend[h, 1] += s1
         attend[h, 2] += s2
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _local_back(local, depot, scores, work):  # type: ignore[no-untyped-def]
+    """The gradient of the local tables, given that of the scores (S, P)."""
+    x, index, _, found, _, _, weights, out = work
+    tokens, shift = x.shape[2], 1 if depot else 0
+    attend, rank = np.zeros_like(local.attend), np.zeros_like(local.attend_rank)
+    out[:] = np.float32(0.0)
+    for r in range(scores.shape[0]):
+        if depot:
+            out[r, 0] = scores[r, 0]
+        for t in range(found[r]):
+            out[r, shift + t] = scores[r, index[r, t]]
+        for f in range(3):
+            for t in range(tokens):
+                out[r, tokens + f] += out[r, t] * x[r, f, t]
+    slopes = np.dot(out, local.readout.T)
+    for r in range(scores.shape[0]):
+        _attend_back(weights, slopes, x, r, attend, rank)
+    return attend, rank, np.dot(weights.T, out)

@@ -189,7 +189,9 @@ class CVRP:
     def valid(self, batch: Batch, state: State) -> Tensor:
         left = batch.real[:, None, :] & ~state.visited
         fits = left & (_demand(batch)[:, None, :] <= state.load[:, :, None])
-        away = (state.current != 0) | (left[:, :, 1:].sum(-1) == 0)  # the depot is a move, unless we are there with work left
+        away = (state.current != 0) | (
+            left[:, :, 1:].sum(-1) == 0
+        )  # the depot is a move, unless we are there with work left
         return torch.cat([away[:, :, None], fits[:, :, 1:]], dim=2)
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:

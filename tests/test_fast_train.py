@@ -129,3 +129,13 @@ def test_half_precision_is_left_to_torch() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert not fast_train.fits(policy, policy.encode(batch))
         assert torch.isfinite(policy.log_prob(batch, actions)).all()
+
+
+@pytest.mark.parametrize("name", ["global_.embed.weight", "global_.combine.bias", "local.context"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_broken_weight_shows(problem: str, name: str) -> None:
+    """The loop stops at a loss that is not finite: compiled arithmetic must not hide it."""
+    policy, (batch, actions) = random_policy(small_config(problem)), lesson(problem)
+    with torch.no_grad():
+        policy.get_parameter(name).view(-1)[0] = torch.nan
+    assert policy.log_prob(batch, actions).isnan().any()

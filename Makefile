@@ -10,6 +10,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench]'
 	$(BIN)/elg solve examples --policy-only --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
 	$(BIN)/python -c 'from elg.search.warm import warm_up; warm_up("tsp"); warm_up("cvrp")'  # and the search
+	$(BIN)/python -c 'from elg.fast_train import warm_up; warm_up()'  # and training
 	touch $@
 
 demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.png

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Actions = NDArray[np.int32]  # (M, T): a TSP tour, or a CVRP tour with the depot's 0 between routes and behind the end
 Certainty = NDArray[np.float32]  # (M, T)
 Progress = Callable[[float], None]
-Kernel = Callable[[slice, Actions, NDArray[np.int64]], None]
+Kernel = Callable[[slice, Actions, Certainty, NDArray[np.int64]], None]
 
 T = TypeVar("T", bound=np.generic)
 
@@ -83,7 +83,7 @@ def decode(
     """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given, or one for each task.
 
     Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first. A list `certainty` is filled with
-    the highest probability that a node had at each sampled move (M_i, T_i), or 0 where that is not known.
+    the highest probability that a node had at each sampled move (M_i, T_i); 0 for starts and greedy moves.
     """
     from elg import fast
 
@@ -280,11 +280,11 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     blocks = [slice(a + part.start, a + part.stop) for a, b in pairwise(edges) for part in _slices(b - a, size)]
     controls = np.zeros((len(blocks), 2), np.int64)
     # The blocks are what runs in parallel: within them, neither BLAS nor torch may start more threads.
-    with _one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
         planes = list(pool.map(lambda part: fast.plane(part[0].coords, depot, euclidean), parts))
-        kernel = _window_kernel(policy, parts, planes, sure) if window else _light_kernel(policy, parts, planes, config)
+        kernel = _window_kernel(policy, parts, planes) if window else _light_kernel(policy, parts, planes, config)
         with torch_threads(1):
-            jobs = [pool.submit(kernel, rows, out[rows], controls[i]) for i, rows in enumerate(blocks)]
+            jobs = [pool.submit(kernel, rows, out[rows], sure[rows], controls[i]) for i, rows in enumerate(blocks)]
             try:
                 while wait(jobs, timeout=0.1).not_done:
                     steps = sum(controls[j, 0] * (rows.stop - rows.start) for j, rows in enumerate(blocks))
@@ -307,20 +307,20 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
     local, rule = fast.local_tables(policy), fast.rules(policy.config)
     ends = np.cumsum([len(starts) for _, starts, _ in parts])
 
-    def run(rows: slice, out: Actions, control: NDArray[np.int64]) -> None:
+    def run(rows: slice, out: Actions, sure: Certainty, control: NDArray[np.int64]) -> None:
         i = int(np.searchsorted(ends, rows.start, side="right"))
         task, starts, uniform = parts[i]
         own = slice(rows.start - (ends[i] - len(starts)), rows.stop - (ends[i] - len(starts)))
         demand = np.zeros(0, np.int64) if task.demand is None else task.demand
         capacity = task.capacity or 0
         fast.run_block(
-            tables[i], local, planes[i], rule, demand, capacity, starts[own], uniform[own], out, control
+            tables[i], local, planes[i], rule, demand, capacity, starts[own], uniform[own], out, sure, control
         )  # fmt: skip
 
     return run
 
 
-def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane], sure: Certainty) -> Kernel:
+def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]) -> Kernel:
     """A window alone: compiled functions around the network in torch, for rollouts of all tasks together."""
     from elg.fast_window import make_board, run_block
     from elg.kin import find_kin
@@ -333,8 +333,8 @@ def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane
     which = np.repeat(np.arange(len(parts)), [len(starts) for _, starts, _ in parts])
     starts, uniforms = np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
-    def run(rows: slice, out: Actions, control: NDArray[np.int64]) -> None:
-        run_block(net, board, which[rows], starts[rows], uniforms[rows], out, sure[rows], control)
+    def run(rows: slice, out: Actions, sure: Certainty, control: NDArray[np.int64]) -> None:
+        run_block(net, board, which[rows], starts[rows], uniforms[rows], out, sure, control)
 
     return run
 
@@ -355,7 +355,7 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """The kernels call BLAS from several threads of their own, so BLAS must not start more."""
     with _controller().limit(limits=1, user_api="blas"):
         yield

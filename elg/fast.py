@@ -140,6 +140,11 @@ def _last_table(query: Tensor, keys: Tensor) -> Floats:
 
 
 def local_tables(policy: Policy) -> LocalTables:
+    return LocalTables(*(numpy32(x) for x in local_tensors(policy)))
+
+
+def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as tensors, through which gradients flow."""
     net = policy.local
     assert isinstance(net, LocalPolicy), "a window has no tables"
     heads, width = policy.config.local_heads, policy.config.local_width
@@ -160,7 +165,7 @@ def local_tables(policy: Policy) -> LocalTables:
     summary = basis @ mix  # (H, T + 4, E)
     summary[0, -1] = net.combine.bias / math.sqrt(width)
     readout = summary.flatten(0, 1) @ basis.T
-    return LocalTables(numpy32(folded @ feature.T), numpy32(folded @ rank.T), numpy32(readout))
+    return folded @ feature.T, folded @ rank.T, readout
 
 
 def plane(coords: NDArray[np.float64], has_depot: bool, euclidean: bool) -> Plane:
@@ -192,12 +197,12 @@ def _nearest_rows(
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
-# `reassoc` lets sums be vectorised; `nnan` stays out except in `_maximum`, whose input is known to be finite.
+# `reassoc` lets sums be vectorised; `nnan` stays out except where the input is known to be finite.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @njit(fastmath={"contract"})  # reassociation would cancel the rounding trick
-def _exp(x):  # type: ignore[no-untyped-def]
+def exp32(x):  # type: ignore[no-untyped-def]
     """exp of a float32 to within 2 ulp, in arithmetic that vectorises (the C library's does not)."""
     x = min(max(x, np.float32(-87.0)), np.float32(88.0))
     shifted = x * np.float32(1.4426950408889634) + np.float32(12582912.0)
@@ -211,14 +216,6 @@ def _exp(x):  # type: ignore[no-untyped-def]
     p = p * f + np.float32(5.0000001201e-1)
     p = p * f * f + f + np.float32(1.0)
     return p * np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
-
-
-@njit(fastmath=FAST | {"nnan"})
-def _maximum(row):  # type: ignore[no-untyped-def]
-    best = row[0]
-    for i in range(row.shape[0]):
-        best = max(best, row[i])
-    return best
 
 
 @njit(fastmath=FAST)
@@ -237,33 +234,24 @@ def _multiply_load(last, c, h, slope, load, is_open, r, rows, i):  # type: ignor
     """rows[i] = last[c, h] * exp(load * slope[h]) where open; their sum."""
     total = np.float32(0.0)
     for n in range(rows.shape[1]):
-        w = last[c, h, n] * _exp(load * slope[h, n]) * is_open[r, n]
+        w = last[c, h, n] * exp32(load * slope[h, n]) * is_open[r, n]
         rows[i, n] = w
         total += w
     return total
 
 
 @njit(fastmath=FAST)
-def _exponentials(row, is_open):  # type: ignore[no-untyped-def]
-    """row = exp(row - its maximum over open nodes) where open, 0 elsewhere, in place; its sum."""
-    for i in range(row.shape[0]):
-        row[i] = row[i] if is_open[i] > 0 else CLOSED
-    top = _maximum(row)
+def exponentials(rows, i, is_open, r):  # type: ignore[no-untyped-def]
+    """rows[i] = exp(rows[i] - its maximum over open nodes) where open, 0 elsewhere, in place; its sum."""
+    for n in range(rows.shape[1]):
+        rows[i, n] = rows[i, n] if is_open[r, n] > 0 else CLOSED
+    top = top_of(rows, i, 0, rows.shape[1])
     total = np.float32(0.0)
-    for i in range(row.shape[0]):
-        w = _exp(row[i] - top) * is_open[i]
-        row[i] = w
+    for n in range(rows.shape[1]):
+        w = exp32(rows[i, n] - top) * is_open[r, n]
+        rows[i, n] = w
         total += w
     return total
-
-
-@njit(fastmath=FAST)
-def _recompute(tables, h, query, is_open, out):  # type: ignore[no-untyped-def]
-    """The glimpse's weights of one rollout and head straight from query and keys, for when the tables underflow."""
-    out[:] = np.float32(0.0)
-    for j in range(query.shape[0]):
-        out += query[j] * tables.keys[h, j]
-    return _exponentials(out, is_open)
 
 
 @njit(fastmath=FAST)
@@ -294,10 +282,14 @@ def _four_by_two(rows, values, h, j, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, fastmath=FAST)
-def _weigh_again(tables, h, first, current, load, is_open, out):  # type: ignore[no-untyped-def]
+def _weigh_again(tables, h, first, current, load, is_open, r, rows, i):  # type: ignore[no-untyped-def]
+    """rows[i] = the glimpse's weights straight from query and keys, for when the tables underflow; their sum."""
     query = np.empty(tables.query_load.shape[1], np.float32)
     _query(tables, h, first, current, load, query)
-    return _recompute(tables, h, query, is_open, out)
+    rows[i] = np.float32(0.0)
+    for j in range(query.shape[0]):
+        rows[i] += query[j] * tables.keys[h, j]
+    return exponentials(rows, i, is_open, r)
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -320,7 +312,7 @@ def _glimpse(tables, masked_first, first, current, load, is_open, rows, out):  #
                 else:
                     sum_ = np.float32(0.0)
                 if sum_ < UNDERFLOW:
-                    sum_ = _weigh_again(tables, h, first[r], current[r], load[r], is_open[r], rows[i])
+                    sum_ = _weigh_again(tables, h, first[r], current[r], load[r], is_open, r, rows, i)
                 total[i] = np.float32(1.0) / sum_
             for j in range(0, part.shape[1], 2):
                 _four_by_two(rows, values, h, j, part)
@@ -407,10 +399,10 @@ def _attend(local, x, r, absent, out):  # type: ignore[no-untyped-def]
                 + absent[t]
             )
             out[r, at + t] = u
-        top = _top(out, r, at, tokens)
+        top = top_of(out, r, at, tokens)
         total, s0, s1, s2 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
         for t in range(tokens):
-            w = _exp(out[r, at + t] - top)
+            w = exp32(out[r, at + t] - top)
             out[r, at + t] = w
             total += w
             s0 += w * x[r, 0, t]
@@ -425,7 +417,7 @@ def _attend(local, x, r, absent, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST | {"nnan"})
-def _top(rows, r, at, count):  # type: ignore[no-untyped-def]
+def top_of(rows, r, at, count):  # type: ignore[no-untyped-def]
     best = CLOSED
     for i in range(at, at + count):
         best = max(best, rows[r, i])
@@ -475,8 +467,20 @@ def _see(plane, rule, depot, r, c, load, demand, is_open, opened, place, index, 
     return found
 
 
+@njit(nogil=True)
+def local_work(local, count):  # type: ignore[no-untyped-def]
+    """Arrays for `add_local` of so many states; what it leaves in them is described there."""
+    tokens = local.attend_rank.shape[1]
+    return (
+        np.zeros((count, 3, tokens), np.float32), np.zeros((count, tokens), np.int64),
+        np.zeros((count, tokens + 1), np.float32), np.zeros(count, np.int64), np.zeros(tokens + 1, np.int64),
+        np.zeros(tokens, np.float32), np.zeros((count, local.readout.shape[0]), np.float32),
+        np.zeros((count, local.readout.shape[1]), np.float32),
+    )  # fmt: skip
+
+
 @njit(nogil=True, fastmath=FAST)
-def _add_local(local, plane, rule, depot, current, load, demand, is_open, opened, scores, work):  # type: ignore[no-untyped-def]
+def add_local(local, plane, rule, depot, current, load, demand, is_open, opened, scores, work):  # type: ignore[no-untyped-def]
     """Penalty relative to xi and u_local of a block onto scores (R, N), in place."""
     x, index, rho, found, place, absent, weights, out = work
     shift = 1 if depot else 0
@@ -532,18 +536,21 @@ def _best(scores, r, top, is_open):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
-@njit(fastmath={"contract"})
-def _tanh(x):  # type: ignore[no-untyped-def]
-    return np.float32(1.0) - np.float32(2.0) / (_exp(x + x) + np.float32(1.0))
+@njit(fastmath={"contract"}, error_model="numpy")  # a check of the divisor would keep it from vectorising
+def tanh32(x):  # type: ignore[no-untyped-def]
+    return np.float32(1.0) - np.float32(2.0) / (exp32(x + x) + np.float32(1.0))
 
 
 @njit(nogil=True, fastmath=FAST)
 def _sample(row, best, is_open, clip, uniform):  # type: ignore[no-untyped-def]
-    """A node drawn from softmax(clip * tanh(row)) over the open nodes by inverting the distribution at `uniform`."""
-    top = _tanh(row[best])
+    """A node drawn from softmax(clip * tanh(row)) over the open nodes by inverting the distribution at `uniform`.
+
+    And the probability of the best.
+    """
+    top = tanh32(row[best])
     total = np.float32(0.0)
     for n in range(row.shape[0]):
-        row[n] = _exp(np.float32(clip) * (_tanh(row[n]) - top)) * is_open[n]
+        row[n] = exp32(np.float32(clip) * (tanh32(row[n]) - top)) * is_open[n]
         total += row[n]
     target = uniform * total
     chosen, mass = best, np.float32(0.0)
@@ -553,7 +560,7 @@ def _sample(row, best, is_open, clip, uniform):  # type: ignore[no-untyped-def]
             mass += row[n]
             if mass > target:
                 break
-    return chosen
+    return chosen, np.float32(1.0) / total
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -563,7 +570,7 @@ def _first_factor(tables, starts, is_open, out):  # type: ignore[no-untyped-def]
     for r in range(out.shape[0]):
         for h in range(out.shape[1]):
             np.dot(tables.query_first[starts[r], h : h + 1], tables.keys[h], row)
-            _exponentials(row[0], is_open[r])
+            exponentials(row, 0, is_open, r)
             out[r, h] = row[0]
 
 
@@ -579,8 +586,8 @@ def mask_by_load(need, units, is_open, r):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, actions, control):  # type: ignore[no-untyped-def]
-    """Roll out R starts of one task to the end, writing actions (R, T); the number of actions used.
+def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, actions, certainty, control):  # type: ignore[no-untyped-def]
+    """Roll out R starts of one task to the end, writing actions and certainty (R, T); the number of actions used.
 
     demand (N,) int64 with the depot's 0 first, or empty in TSP. uniforms (R, T), or (0, 0) for greedy. control[0]
     counts the steps for whoever watches; the rollouts are abandoned once control[1] is not 0.
@@ -590,7 +597,6 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
     depot = demand.shape[0] > 0
     shift = 1 if depot else 0
     heads, d = tables.query_load.shape
-    tokens = local.attend_rank.shape[1]
     is_open = np.zeros((rollouts, padded), np.float32)
     is_open[:, :n] = np.float32(1.0)
     need = np.full((rollouts if depot else 0, padded), capacity + 1)  # demand of who is not served yet
@@ -618,12 +624,7 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
     rows = np.zeros((4, padded), np.float32)
     scores = np.zeros((rollouts, padded), np.float32)
     glimpse = np.empty((rollouts, heads * d), np.float32)
-    work = (
-        np.zeros((rollouts, 3, tokens), np.float32), np.zeros((rollouts, tokens), np.int64),
-        np.zeros((rollouts, tokens + 1), np.float32), np.zeros(rollouts, np.int64), np.zeros(tokens + 1, np.int64),
-        np.zeros(tokens, np.float32), np.zeros((rollouts, local.readout.shape[0]), np.float32),
-        np.zeros((rollouts, local.readout.shape[1]), np.float32),
-    )  # fmt: skip
+    work = local_work(local, rollouts)
     t = 1
     while True:
         busy = False
@@ -645,12 +646,12 @@ def run_block(tables, local, plane, rule, demand, capacity, starts, uniforms, ac
         else:
             scores[:] = np.float32(0.0)
         if rule.penalty or rule.use_local:
-            _add_local(local, plane, rule, depot, current, units, demand, is_open, opened, scores, work)
+            add_local(local, plane, rule, depot, current, units, demand, is_open, opened, scores, work)
         for r in range(rollouts):
             top = _close(scores, r, base, is_open)
             node = _best(scores, r, top, is_open)
             if uniforms.shape[0] > 0:
-                node = _sample(scores[r], node, is_open[r], rule.clip, uniforms[r, t])
+                node, certainty[r, t] = _sample(scores[r], node, is_open[r], rule.clip, uniforms[r, t])
             actions[r, t] = node
             current[r] = node
             if depot and node == 0:

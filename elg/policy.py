@@ -429,7 +429,7 @@ class Policy(nn.Module):
         closed = close(valid)
         u = torch.zeros_like(closed)
         if self.global_ is not None:
-            u = self.global_.scores(cache, state, closed)
+            u = self.global_.scores(cache, state, closed).float()  # also under autocast
         if config.penalty:
             u = u - config.xi
         node, score = self._near_scores(cache, state, near, valid)
@@ -469,17 +469,25 @@ class Policy(nn.Module):
             steps = torch.arange(1, actions.shape[2], device=actions.device)
         state = self.problem.along(batch, actions, steps)
         chosen = actions[:, :, steps].flatten(1, 2)
+        cache = self.encode(batch)
+        if doubtful is None:
+            return self._log_p(cache, state, chosen).view(*actions.shape[:2], -1)
+        worth = doubtful[0].flatten()
+        log_p = self._log_p(cache, State(*(part[:, worth] for part in state)), chosen[:, worth])
+        return torch.zeros(chosen.shape, device=chosen.device).masked_scatter(worth, log_p).view(*actions.shape[:2], -1)
+
+    def _log_p(self, cache: Cache, state: State, chosen: Tensor) -> Tensor:
+        """(B, M) log-probability of moving to `chosen` (B, M)."""
+        from elg import fast_train
+
+        if fast_train.fits(self, cache):
+            return fast_train.log_prob(self, cache, state, chosen)
         free = torch.ones_like(chosen[0], dtype=torch.bool)
-        if len(batch.size) == 1:  # of one task, states without a choice can be left out: their log-probability is 0
-            if doubtful is not None:
-                free = doubtful.flatten()
-                state = State(*(part[:, free] for part in state))
-            choice = self.problem.valid(batch, state)[0].sum(-1) > 1
-            state = State(*(part[:, choice] for part in state))
-            free = free.masked_scatter(free, choice)
-        log_p = self.logits(self.encode(batch), state).log_softmax(-1).gather(2, chosen[:, free, None])
-        made = torch.zeros(chosen.shape, device=chosen.device).masked_scatter(free.expand_as(chosen), log_p)
-        return made.view(*actions.shape[:2], -1)
+        if len(cache.batch.size) == 1:  # of one task, states without a choice can be left out: their log p is 0
+            free = self.problem.valid(cache.batch, state)[0].sum(-1) > 1
+            state = State(*(part[:, free] for part in state))
+        log_p = self.logits(cache, state).log_softmax(-1).gather(2, chosen[:, free, None])
+        return torch.zeros(chosen.shape, device=chosen.device).masked_scatter(free.expand_as(chosen), log_p)
 
 
 def with_local(policy: Policy, on: bool) -> Policy:

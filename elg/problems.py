@@ -147,8 +147,7 @@ class TSP:
 
     def valid(self, batch: Batch, state: State) -> Tensor:
         left = batch.real[:, None, :] & ~state.visited
-        here = torch.zeros_like(left).scatter(2, state.current[:, :, None], True)
-        return torch.where(left.any(-1, keepdim=True), left, here)
+        return left.scatter(2, state.current[:, :, None], left.sum(-1, keepdim=True) == 0)
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:
         return state._replace(current=action, visited=state.visited.scatter(2, action[:, :, None], True))
@@ -190,7 +189,9 @@ class CVRP:
     def valid(self, batch: Batch, state: State) -> Tensor:
         left = batch.real[:, None, :] & ~state.visited
         fits = left & (_demand(batch)[:, None, :] <= state.load[:, :, None])
-        away = (state.current != 0) | ~left[:, :, 1:].any(-1)  # the depot is a move, unless we are there with work left
+        away = (state.current != 0) | (
+            left[:, :, 1:].sum(-1) == 0
+        )  # the depot is a move, unless we are there with work left
         return torch.cat([away[:, :, None], fits[:, :, 1:]], dim=2)
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:

@@ -254,18 +254,18 @@ def test_supports() -> None:
 
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
     x = np.linspace(-86, 87, 2001).astype(np.float32)
-    found = np.array([fast._exp(value) for value in x])
+    found = np.array([fast.exp32(value) for value in x])
     np.testing.assert_allclose(found, np.exp(x.astype(np.float64)), rtol=5e-7)
-    assert fast._exp(np.float32(-1e30)) < 1e-37
+    assert fast.exp32(np.float32(-1e30)) < 1e-37
     x = np.linspace(-40, 40, 2001).astype(np.float32)
-    found = np.array([fast._tanh(value) for value in x])
+    found = np.array([fast.tanh32(value) for value in x])
     np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=3e-7)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("changes", [{}, {**WINDOW, "neighbours": 6}], ids=str)
 def test_both_paths_know_how_sure_they_are(problem: str, changes: dict) -> None:
-    """The highest probability at each sampled move, from the logits; nothing is known of the start and of greedy moves."""
+    """The highest probability at each sampled move, from the logits; nothing is known of starts and greedy moves."""
     policy = random_policy(small_config(problem, **changes), seed=3, scale=1.5)
     tasks, starts = mixed_tasks(problem, 4, seed=9, most=40)
     with torch.inference_mode():

@@ -28,7 +28,7 @@ SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth 
 LEAST = 0.01  # smaller values are left out
 VOTES = 24  # savings solutions
 VOTE_PAIRS = 40  # nearest customers of each that may be joined with it
-NOISE = 0.03  # of the savings' own size
+NOISE = 0.2  # of the distances between customers: a share of the savings would matter more in larger instances
 
 
 class Kin(NamedTuple):
@@ -109,7 +109,7 @@ def _votes(
     rng = np.random.default_rng(0)
     found = []
     for shape in np.linspace(0.8, 1.8, VOTES):
-        saved = (far[a] + far[b] - shape * between) * (1 + NOISE * rng.standard_normal(len(pairs)))
+        saved = far[a] + far[b] - shape * between * (1 + NOISE * rng.standard_normal(len(pairs)))
         order = np.argsort(-saved)
         order = order[saved[order] > 0]
         links = join_routes(a[order], b[order], demand, capacity)

@@ -80,9 +80,8 @@ class Half:
         self.plans.pop()
 
     def unfitness(self, price: float) -> FloatArray:
-        count = len(self.plans)
         cost = np.array([plan.length + price * plan.excess for plan in self.plans])
-        return unfitness(cost, self.gaps[:count, :count])
+        return unfitness(cost, self.gaps)
 
 
 class Population:
@@ -144,8 +143,10 @@ class Search:
         used, fill = int((walk == 0).sum()), load.demand.sum() / load.capacity
         enough = int(SPARE[0] * fill) + SPARE[1]
         self.ground, self.load = ground, load._replace(vehicles=max(used, min(load.vehicles, enough)))
-        self.given = (ground.data, ground.near, *self.load)
-        self.points = ground.instance.plane()
+        self.data = ground.data.copy()
+        self.data[0, 0] = 0.0  # in GEO it is not, but an empty route costs nothing
+        self.points = np.array(ground.instance.plane(), order="C")
+        self.given = (self.data, ground.near, *self.load)
         self.until, self.stopped = until, False
         self.start = self._described(walk)
         self.edge = mean_edge(ground, walk)
@@ -171,7 +172,7 @@ class Search:
     def add_stranger(self, state: Seed, chance: Random) -> None:
         tour = np.array(chance.sample(range(1, len(self.points)), len(self.points) - 1), np.int32)
         price = self.population.price
-        self._raise(self._descended(cut(self.ground.data, *self.load, tour, price), price, state), state, chance)
+        self._raise(self._descended(cut(self.data, *self.load, tour, price), price, state), state, chance)
 
     def add_child(self, state: Seed, chance: Random) -> None:
         with self.lock:
@@ -213,7 +214,7 @@ class Search:
 
     def _described(self, walk: NodeArray) -> Plan:
         load = self.load
-        return Plan(walk, *describe(self.ground.data, self.points, load.demand, load.capacity, walk))
+        return Plan(walk, *describe(self.data, self.points, load.demand, load.capacity, walk))
 
     def add(self, plan: Plan) -> None:
         with self.lock:

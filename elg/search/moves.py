@@ -73,14 +73,14 @@ def descend(
     best = np.empty((n, 3), np.float64)
     behind = np.empty((n, 3), np.int64)
     before = -1
-    for loop in range(10**9):
-        if loop > 1 and done[0] == before:
-            break
+    loop = 0
+    while loop <= 1 or done[0] > before:
         before = done[0]
         _shuffle(order, seed)
         for u in order:
-            _move(data, near, demand, capacity, price, nodes, routes, buffer, done, int(u), loop > 0, seed)
+            _move(data, near, demand, capacity, price, nodes, routes, buffer, done, int(u), loop, seed)
         _swap_star(data, near, demand, capacity, price, nodes, routes, done, best, behind)
+        loop += 1
     return _write(n, nodes, routes)
 
 
@@ -150,7 +150,7 @@ def _move(
     buffer: IntArray,
     done: IntArray,
     u: int,
-    may_open: bool,
+    loop: int,
     seed: Seed,
 ) -> None:
     """Try the moves of a customer beside those near it, unless they were tried and nothing has changed since."""
@@ -171,8 +171,8 @@ def _move(
         v = nodes[v, BEFORE]
         if v >= n and not _exchange(data, demand, capacity, price, nodes, routes, done, u, v):
             _reconnect(data, demand, capacity, price, nodes, routes, buffer, done, u, v)
-    if not may_open or routes[nodes[u, ROUTE], CHANGED] <= seen:
-        return
+    if loop == 0 or (loop > 1 and routes[nodes[u, ROUTE], CHANGED] <= seen):
+        return  # in the first loop routes are too bad to say whether another one would help
     for route in range(len(routes)):
         if routes[route, COUNT] == 0:
             v = n + route

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -62,22 +62,33 @@ def improve(
     ground: Ground, load: Load, walk: NodeArray, until: float, threads: int, seed: int, on_better: OnWalk
 ) -> None:
     """Tell of better and better walks until that moment of time.perf_counter(), found by so many threads."""
+    best = walk
+    for found in annealing(ground, load, walk, until, threads, seed):
+        if found is not best:
+            best = found
+            on_better(best)
+
+
+def annealing(
+    ground: Ground, load: Load, walk: NodeArray, until: float, threads: int, seed: int, hot: float = HOT
+) -> Iterator[NodeArray]:
+    """The best walk so far, after every slice until that moment of time.perf_counter()."""
     rng = np.random.default_rng(seed)
     chances = states(seed, threads)
     edge = mean_edge(ground, walk)
-    change, lowest = 0.0, 0.0
+    best, change, lowest = walk, 0.0, 0.0
     with ThreadPoolExecutor(threads) as pool:
         for count, done in paced(until, SLICE):
-            temperature = _temperature(edge, done)
+            temperature = _temperature(edge, done, hot)
             walk, delta, found, gain = _together(pool, ground, load, walk, count, temperature, chances, rng)
             if change + gain < lowest - 1e-9:
-                lowest = change + gain
-                on_better(found)
+                best, lowest = found, change + gain
             change += delta
+            yield best
 
 
-def _temperature(edge: float, done: float) -> float:
-    return edge * HOT * (COLD / HOT) ** done
+def _temperature(edge: float, done: float, hot: float = HOT) -> float:
+    return edge * hot * (COLD / hot) ** done
 
 
 def _slice(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
+from random import Random
 
 import numpy as np
 
 from elg.instance import Instance, Metric
 from elg.search.chance import states
 from elg.search.construct import savings
+from elg.search.genetic import Search
 from elg.search.ground import survey
 from elg.search.kicks import kick
 from elg.search.routes import Load, anneal, to_walk
@@ -24,4 +27,8 @@ def warm_up(problem: str) -> None:
         kick(ground.rule, ground.data, ground.near, np.arange(len(POINTS), dtype=np.int32), 1, states(0, 1)[0])
         return
     instance = Instance("small", POINTS, Metric.EUC_2D, demand=np.array([0, 1, 1, 1, 1, 1]), capacity=2)
-    anneal(survey(instance), Load(*instance.units(), 5), to_walk(savings(instance)), 1, 0)
+    ground, load, walk = survey(instance), Load(*instance.units(), 5), to_walk(savings(instance))
+    anneal(ground, load, walk, 1, 0)
+    search, state = Search(ground, load, walk, math.inf), states(0, 1)[0]
+    search.add_stranger(state, Random(0))
+    search.add_child(state, Random(0))

@@ -5,24 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from samples import prepared, solution
 
-from elg.generate import as_instance, generate
 from elg.instance import Instance, Metric
-from elg.search.construct import savings
 from elg.search.ground import Ground, NodeArray, survey
-from elg.search.routes import Load, anneal, improve, mean_edge, split, to_routes, to_walk
-from elg.solution import Solution
-
-
-def prepared(customers: int, seed: int = 0) -> tuple[Ground, Load, NodeArray]:
-    """An instance like those of set X, and its savings routes."""
-    instance = as_instance(generate(np.random.default_rng(seed), "cvrp", customers, "set_x"))
-    return survey(instance), Load(*instance.units(), customers), to_walk(savings(instance))
-
-
-def solution(seen: Ground, walk: NodeArray) -> Solution:
-    return Solution(seen.instance, tuple(map(tuple, to_routes(walk))))
-
+from elg.search.routes import anneal, improve, mean_edge, split, to_routes, to_walk
 
 # --- walks
 

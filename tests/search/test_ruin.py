@@ -1,7 +1,6 @@
 """Ruin and recreate: routes that stay allowed, costs that add up, and the optimum where it can be found by counting."""
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import combinations, pairwise, permutations
@@ -9,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from samples import random_points
+from samples import random_cvrp, random_points, random_routes
 
-from elg.instance import Instance, Metric, embed
+from elg.instance import Instance, Metric
 from elg.search.construct import savings
 from elg.search.ground import Ground, NodeArray, survey
 from elg.search.routes import to_routes, to_walk
@@ -43,33 +42,6 @@ from elg.search.ruin import (
 from elg.solution import Solution
 
 Result = tuple[NodeArray, float, NodeArray, float]
-
-
-def random_cvrp(seed: int, customers: int, kind: str = "uniform", one_way: bool = False) -> Instance:
-    """Points up to 100 with few or many customers per route; some have no demand, a few fill a vehicle."""
-    rng = np.random.default_rng(seed)
-    n = customers + 1
-    capacity = int(rng.choice([10, 23, 100]))
-    demand = rng.integers(0, 11, n)
-    demand[rng.random(n) < 0.05] = capacity
-    demand[0] = 0
-    instance = Instance("points", 100 * random_points(rng, n, kind), Metric.EXACT, demand, capacity)
-    if not one_way:
-        return instance
-    matrix = instance.distance_matrix() * rng.uniform(0.5, 2.0, (n, n))
-    return Instance("one way", embed(matrix), Metric.EXPLICIT, demand, capacity, matrix, has_coords=False)
-
-
-def random_routes(instance: Instance, seed: int, customers: Sequence[int] = ()) -> list[list[int]]:
-    """Customers in random order; a new route where one does not fit, and sometimes where it does."""
-    rng = np.random.default_rng(seed)
-    demand, capacity = instance.units()
-    routes: list[list[int]] = []
-    for node in rng.permutation(customers or range(1, instance.size)).tolist():
-        if not routes or demand[[*routes[-1], node]].sum() > capacity or rng.random() < 0.1:
-            routes.append([])
-        routes[-1].append(node)
-    return routes
 
 
 def search(

@@ -8,13 +8,15 @@
     python benchmarks/anytime.py starts   the same search from different starts, in the same total time
 
 Options: --data FOLDER (benchmark files, default $ELG_DATA), --folder FOLDER (results, default bench/anytime; a run that
-was stopped goes on), --seeds 3, --threads 2, --limits 1,5,20. Gaps are percent above the best-known cost. What has a
-time limit is given all of it, threads included, where it can use them.
+was stopped goes on), --seeds 3, --threads 2, --limits 1,5,20, --who elg,hgs (only these; who was run before is not run
+again). Gaps are percent above the best-known cost. What has a time limit is given all of it, threads included, where it
+can use them.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import resource
 import time
@@ -43,17 +45,22 @@ POLICY_STARTS = 8
 XXL = "Leuven1,Leuven2,Antwerp1,Antwerp2"
 
 
-def compare(
-    args: argparse.Namespace, name: str, instances: str | None, rows: str, peers: str, limits: Sequence[float]
-) -> None:
-    """Run a benchmark once per seed and print mean gaps by size over all of them."""
+def compare(args: argparse.Namespace, name: str, instances: str | None, who: str, limits: Sequence[float]) -> None:
+    """Run a benchmark once per contestant and seed, each in its own folder, and print mean gaps by size."""
     found = []
-    for seed in range(args.seeds):
+    at = ",".join(f"policy@{limit:g}" for limit in limits)
+    for contestant, seed in itertools.product((args.who or who).split(","), range(args.seeds)):
         bench_set = load_set(name, args.data, Selection(None, instances, None))
         problems = {entry.instance.problem for entry in bench_set.entries}
-        folder = args.folder / f"{bench_set.name}-{seed}"
-        chosen = parse_rows(rows, peers, limits, problems)
-        bench(bench_set, chosen, Options(seed, args.threads), folder, with_published=False)
+        folder = args.folder / f"{bench_set.name}-{contestant}-{seed}"
+        rows, peers = (at, "") if contestant == "elg" else ("", contestant)
+        bench(
+            bench_set,
+            parse_rows(rows, peers, limits, problems),
+            Options(seed, args.threads),
+            folder,
+            with_published=False,
+        )
         found += list(read_records(folder))
     names = list(dict.fromkeys(record.row for record in found))
     classes = (("all", 0, math.inf), (f"N < {LARGE}", 0, LARGE), (f"N >= {LARGE}", LARGE, math.inf))
@@ -182,14 +189,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limits", type=parse_limits, default=[1.0, 5.0, 20.0])
     parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--who", default="", help="only these of elg, pyvrp, hgs, ortools, vroom")
     args = parser.parse_args()
-    at = ",".join(f"policy@{limit:g}" for limit in args.limits)
     if args.what == "x":
-        compare(args, "cvrplib-x", "ten", at, "pyvrp,hgs,ortools,vroom", args.limits)
+        compare(args, "cvrplib-x", "ten", "elg,pyvrp,hgs,ortools,vroom", args.limits)
     elif args.what == "xxl":
-        compare(args, "cvrplib-xxl", XXL, "policy@60", "pyvrp", [60.0])
+        compare(args, "cvrplib-xxl", XXL, "elg,pyvrp", [60.0])
     elif args.what == "tsplib":
-        compare(args, "tsplib", None, "policy@5", "", [])
+        compare(args, "tsplib", None, "elg", [5.0])
     else:
         {"large": large, "limits": limits, "starts": starts}[args.what](args)
 

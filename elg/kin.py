@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from elg.problems import Batch, Task
-from elg.search.construct import join_routes
+from elg.search.construct import join_routes, root
 
 ROUNDS = 100  # of the ascent of prices
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
@@ -180,14 +180,6 @@ def _charge(edges, length, price, cost):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _root(parent, i):  # type: ignore[no-untyped-def]
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@njit(nogil=True)
 def _grow(edges, cost, parent, chosen, degree):  # type: ignore[no-untyped-def]
     """A minimum spanning tree (chosen = 1) and the cheapest edge besides (2): their cost, and that edge's."""
     parent[:] = np.arange(len(parent))
@@ -196,7 +188,7 @@ def _grow(edges, cost, parent, chosen, degree):  # type: ignore[no-untyped-def]
     total, besides = 0.0, np.inf
     for e in np.argsort(cost):
         a, b = edges[e]
-        root_a, root_b = _root(parent, a), _root(parent, b)
+        root_a, root_b = root(parent, a), root(parent, b)
         if root_a != root_b:
             parent[root_a] = root_b
             chosen[e] = 1

@@ -102,6 +102,15 @@ def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
     return key // (n + 1), key % (n + 1)
 
 
+@njit(nogil=True)
+def root(parent: IntArray, node: int) -> int:
+    """The representative of a node's set in a forest of parents, whose paths become shorter on the way."""
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
+
+
 @njit(cache=True)
 def join_routes(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
     """(n, 2) neighbours of each customer, 0 for the depot, after joining routes in the order of the pairs."""
@@ -113,13 +122,7 @@ def join_routes(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> In
         a, b = i[k], j[k]
         if links[a, 1] != 0 or links[b, 1] != 0:  # one of them is inside of its route
             continue
-        root_a, root_b = a, b
-        while parent[root_a] != root_a:
-            parent[root_a] = parent[parent[root_a]]
-            root_a = parent[root_a]
-        while parent[root_b] != root_b:
-            parent[root_b] = parent[parent[root_b]]
-            root_b = parent[root_b]
+        root_a, root_b = root(parent, a), root(parent, b)
         if root_a == root_b or load[root_a] + load[root_b] > capacity:
             continue
         parent[root_b] = root_a

@@ -1,7 +1,6 @@
 """Genetic search: populations that keep the fit, routes that stay allowed, in time on one thread and on several."""
 
 import time
-from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -28,23 +27,6 @@ def test_for_small_symmetric_instances() -> None:
         demand = np.array([0, 1, 1, 1])
         instance = Instance("any", embed(costs), Metric.EXPLICIT, demand, 2, costs, has_coords=False)
         assert suits(instance) == symmetric
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("customers", [2, 9, 120])
-def test_improving_until_the_time_is_over(customers: int, threads: int) -> None:
-    seen, load, walk = prepared(customers, seed=1)
-    before = walk.copy()
-    told: list[NodeArray] = []
-    until = time.perf_counter() + 0.4
-    improve(seen, load, walk, until, threads, seed=0, on_better=told.append)
-    assert -0.1 < time.perf_counter() - until < 0.5
-    costs = [solution(seen, better).cost for better in (walk, *told)]
-    assert all(after < cost for cost, after in pairwise(costs))
-    assert all(solution(seen, better).violations == () for better in told)
-    assert np.array_equal(walk, before)
-    if customers == 120:
-        assert costs[-1] < 0.98 * costs[0]
 
 
 def test_it_ends_at_once_when_the_listener_fails() -> None:

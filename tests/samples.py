@@ -20,6 +20,7 @@ from elg.solution import Solution
 torch.set_num_threads(1)  # the tensors here are so small that threads would only wait for each other
 
 KINDS = ("uniform", "clustered", "lattice")
+LATE = 3.0  # seconds that a busy machine may take longer
 
 
 def random_points(rng: np.random.Generator, n: int, kind: str = "uniform") -> np.ndarray:

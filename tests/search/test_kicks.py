@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from samples import random_instance
+from samples import LATE, random_instance
 
 from elg.instance import Instance, Metric
 from elg.search import kicks
@@ -74,7 +74,7 @@ def test_tours_become_better_in_time(threads: int) -> None:
 
     begin = time.perf_counter()
     improve(survey(instance), range(300), begin + 0.4, threads, 0, better)
-    assert time.perf_counter() - begin < 1.5
+    assert time.perf_counter() - begin < 0.4 + LATE
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] < 0.2 * costs[0]
 
@@ -109,7 +109,7 @@ def test_slices_end_in_time_and_grow_with_the_pace() -> None:
         counts.append(count)
         shares.append(share)
         time.sleep(0.005)
-    assert time.perf_counter() - begin < 1
+    assert time.perf_counter() - begin < 0.2 + LATE
     assert shares == sorted(shares)
     assert 0 <= shares[0] <= shares[-1] < 1
     assert max(counts) > counts[0]

@@ -353,8 +353,7 @@ class _Run:
             self.offer(best_solution(self.instance, rollouts), "policy")
 
     def _search_routes(self, ground: Ground) -> None:
-        from elg.search import genetic, routes
-        from elg.search.routes import Load, to_routes, to_walk
+        from elg.search.routes import Load, improve, to_routes, to_walk
 
         assert self.best is not None
         load = Load(*self.instance.units(), self.config.vehicles or self.instance.customers)
@@ -363,7 +362,6 @@ class _Run:
         def better(walk: NodeArray) -> None:
             self._found(lambda: to_routes(walk))
 
-        improve = genetic.improve if genetic.suits(self.instance) else routes.improve
         improve(ground, load, walk, self.end, self.config.workers, self.config.seed, better)
 
     def _search_tour(self, ground: Ground, until: float) -> None:

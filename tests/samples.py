@@ -136,11 +136,3 @@ def prepared(customers: int, seed: int = 0) -> tuple[Ground, Load, NodeArray]:
 
 def solution(seen: Ground, walk: NodeArray) -> Solution:
     return Solution(seen.instance, tuple(map(tuple, to_routes(walk))))
-
-
-def priced(seen: Ground, walk: NodeArray, price: float) -> float:
-    """Length and price of a walk, by counting."""
-    demand, capacity = seen.instance.units()
-    routes = to_routes(walk)
-    excess = sum(max(0, int(demand[route].sum()) - capacity) for route in routes)
-    return float(seen.data[np.roll(walk, 1), walk].sum()) + price * excess

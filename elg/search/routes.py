@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +16,15 @@ from elg.search.ground import Ground, NodeArray
 from elg.search.paced import paced
 from elg.search.ruin import ruin_and_recreate
 
+LARGE = 400  # customers from which on threads share one annealing
 HOT, COLD = 0.3, 0.01  # the temperature at the beginning and at the end, in mean edges of the routes given
+HOTTER = 1.0  # at the beginning in a small instance
 STAGES = 100  # temperatures of an annealing with a fixed number of iterations
 SLICE = 0.1  # seconds between two exchanges of the threads
 
 OnWalk = Callable[[NodeArray], None]
+Outcome = tuple[NodeArray, float, NodeArray, float]  # of ruin_and_recreate
+Job = Callable[[], Outcome]
 
 
 class Load(NamedTuple):
@@ -43,80 +48,70 @@ def mean_edge(ground: Ground, walk: NodeArray) -> float:
     return float(ground.instance.distances(np.roll(walk, 1), walk).mean())
 
 
+class Chain:
+    """One annealing, by a team of threads: where it is, the best so far, and what both cost more than the beginning."""
+
+    def __init__(self, ground: Ground, load: Load, walk: NodeArray, team: Sequence[Seed]) -> None:
+        self.ground, self.load, self.team = ground, load, team
+        self.walk = self.best = walk
+        self.change = self.lowest = 0.0
+
+    def jobs(self, count: int, temperature: float, rng: Generator) -> Iterator[Job]:
+        """A slice of so many iterations, for each thread with its own part of the routes."""
+        parts = split(self.ground, self.walk, len(self.team), rng)
+        spare = max(0, self.load.vehicles - int((self.walk == 0).sum()))
+        for part, state in zip(parts, self.team, strict=False):
+            load = self.load._replace(vehicles=int((part == 0).sum()) + spare // len(parts))
+            yield partial(_slice, self.ground, load, part, count, temperature, state)
+
+    def take(self, results: Sequence[Outcome]) -> None:
+        """What the jobs have given."""
+        last, changes, best, gains = zip(*results, strict=True)
+        if self.change + sum(gains) < self.lowest - 1e-9:
+            self.best, self.lowest = np.concatenate(best), self.change + sum(gains)
+        self.walk, self.change = np.concatenate(last), self.change + sum(changes)
+
+
 def anneal(ground: Ground, load: Load, walk: NodeArray, iterations: int, seed: int) -> NodeArray:
     """The best walk of so many iterations, on this thread: the same every time."""
-    state = states(seed, 1)[0]
+    chain, rng = Chain(ground, load, walk, states(seed, 1)), np.random.default_rng(seed)
     edge = mean_edge(ground, walk)
-    best, change, lowest = walk, 0.0, 0.0
     for stage in range(STAGES):
         count = iterations * (stage + 1) // STAGES - iterations * stage // STAGES
-        temperature = _temperature(edge, stage / (STAGES - 1))
-        walk, delta, found, gain = _slice(ground, load, walk, count, temperature, state)
-        if change + gain < lowest:
-            best, lowest = found, change + gain
-        change += delta
-    return best
+        chain.take([job() for job in chain.jobs(count, _temperature(edge, HOT, stage / (STAGES - 1)), rng)])
+    return chain.best
 
 
 def improve(
     ground: Ground, load: Load, walk: NodeArray, until: float, threads: int, seed: int, on_better: OnWalk
 ) -> None:
-    """Tell of better and better walks until that moment of time.perf_counter(), found by so many threads."""
-    best = walk
-    for found in annealing(ground, load, walk, until, threads, seed):
-        if found is not best:
-            best = found
-            on_better(best)
+    """Tell of better and better walks until that moment of time.perf_counter(), found by so many threads.
 
-
-def annealing(
-    ground: Ground, load: Load, walk: NodeArray, until: float, threads: int, seed: int, hot: float = HOT
-) -> Iterator[NodeArray]:
-    """The best walk so far, after every slice until that moment of time.perf_counter()."""
-    rng = np.random.default_rng(seed)
-    chances = states(seed, threads)
-    edge = mean_edge(ground, walk)
-    best, change, lowest = walk, 0.0, 0.0
+    In a large instance they share one annealing, in a small one each has its own.
+    """
+    chances, rng, edge = states(seed, threads), np.random.default_rng(seed), mean_edge(ground, walk)
+    small = ground.instance.customers < LARGE
+    teams, hot = ([[state] for state in chances], HOTTER) if small else ([chances], HOT)
+    chains = [Chain(ground, load, walk, team) for team in teams]
+    lowest = 0.0
     with ThreadPoolExecutor(threads) as pool:
         for count, done in paced(until, SLICE):
-            temperature = _temperature(edge, done, hot)
-            walk, delta, found, gain = _together(pool, ground, load, walk, count, temperature, chances, rng)
-            if change + gain < lowest - 1e-9:
-                best, lowest = found, change + gain
-            change += delta
-            yield best
+            temperature = _temperature(edge, hot, done)
+            slices = [[pool.submit(job) for job in chain.jobs(count, temperature, rng)] for chain in chains]
+            for chain, jobs in zip(chains, slices, strict=True):
+                chain.take([job.result() for job in jobs])
+            first = min(chains, key=lambda chain: chain.lowest)
+            if first.lowest < lowest:
+                lowest = first.lowest
+                on_better(first.best)
 
 
-def _temperature(edge: float, done: float, hot: float = HOT) -> float:
+def _temperature(edge: float, hot: float, done: float) -> float:
     return edge * hot * (COLD / hot) ** done
 
 
-def _slice(
-    ground: Ground, load: Load, walk: NodeArray, count: int, temperature: float, state: Seed
-) -> tuple[NodeArray, float, NodeArray, float]:
+def _slice(ground: Ground, load: Load, walk: NodeArray, count: int, temperature: float, state: Seed) -> Outcome:
     return ruin_and_recreate(ground.rule, ground.data, ground.near, *load, walk, count, temperature, state)
-
-
-def _together(
-    pool: Executor,
-    ground: Ground,
-    load: Load,
-    walk: NodeArray,
-    count: int,
-    temperature: float,
-    chances: Sequence[Seed],
-    rng: Generator,
-) -> tuple[NodeArray, float, NodeArray, float]:
-    """A slice on each thread, each with its own part of the routes."""
-    parts = split(ground, walk, len(chances), rng)
-    spare = load.vehicles - int((walk == 0).sum())
-    jobs = []
-    for part, state in zip(parts, chances, strict=False):
-        most = int((part == 0).sum()) + max(0, spare) // len(parts)
-        jobs.append(pool.submit(_slice, ground, load._replace(vehicles=most), part, count, temperature, state))
-    results = [job.result() for job in jobs]
-    last, changes, best, gains = zip(*results, strict=True)
-    return np.concatenate(last), sum(changes), np.concatenate(best), sum(gains)
 
 
 def split(ground: Ground, walk: NodeArray, count: int, rng: Generator) -> list[NodeArray]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
-from random import Random
 
 import numpy as np
 
 from elg.instance import Instance, Metric
 from elg.search.chance import states
 from elg.search.construct import savings
-from elg.search.genetic import Search
 from elg.search.ground import survey
 from elg.search.kicks import kick
 from elg.search.routes import Load, anneal, to_walk
@@ -29,6 +26,3 @@ def warm_up(problem: str) -> None:
     instance = Instance("small", POINTS, Metric.EUC_2D, demand=np.array([0, 1, 1, 1, 1, 1]), capacity=2)
     ground, load, walk = survey(instance), Load(*instance.units(), 5), to_walk(savings(instance))
     anneal(ground, load, walk, 1, 0)
-    search, state = Search(ground, load, walk, math.inf), states(0, 1)[0]
-    search.add_stranger(state, Random(0))
-    search.add_child(state, Random(0))

@@ -1,7 +1,6 @@
 """Annealing routes: the same every time by iterations, in time by the clock, on one thread and on several."""
 
 import time
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -9,9 +8,8 @@ import pytest
 from samples import LATE, prepared, solution
 
 from elg.instance import Instance, Metric
-from elg.search import genetic
 from elg.search.ground import Ground, NodeArray, survey
-from elg.search.routes import anneal, improve, mean_edge, split, to_routes, to_walk
+from elg.search.routes import LARGE, anneal, improve, mean_edge, split, to_routes, to_walk
 
 # --- walks
 
@@ -69,10 +67,9 @@ def test_annealing_keeps_to_the_vehicles() -> None:
 # --- so much time
 
 
-@pytest.mark.parametrize("improve", [genetic.improve, improve], ids=["genetic", "annealing"])
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("customers", [2, 9, 120])
-def test_improving_until_the_time_is_over(customers: int, threads: int, improve: Callable[..., None]) -> None:
+@pytest.mark.parametrize("customers", [2, 9, 120, LARGE])
+def test_improving_until_the_time_is_over(customers: int, threads: int) -> None:
     seen, load, walk = prepared(customers, seed=1)
     before = walk.copy()
     told: list[NodeArray] = []
@@ -96,7 +93,7 @@ def test_no_time_left(threads: int) -> None:
 
 
 def test_threads_share_the_spare_vehicles() -> None:
-    seen, load, walk = prepared(150, seed=3)
+    seen, load, walk = prepared(LARGE, seed=3)
     routes = int((walk == 0).sum())
     assert routes >= 6  # enough to be split
     for spare in (-2, 0, 1):

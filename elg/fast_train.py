@@ -265,7 +265,7 @@ def _glimpse_back(scores, factors, states, grad, grads):  # type: ignore[no-unty
     """Add the gradient of one head's scores and values, given that of its glimpse (S, d), into grads."""
     count, width = len(grad), scores.last.shape[1]
     rows, total = np.empty((BLOCK, width), np.float32), np.empty(BLOCK, np.float32)
-    slopes = np.empty_like(rows)
+    slopes, values = np.empty_like(rows), np.empty((width, grad.shape[1]), np.float32)
     last, other, current, others = grads.last, grads.other, states.current, states.other
     for begin in range(0, count, BLOCK):
         size = min(BLOCK, count - begin)
@@ -275,7 +275,8 @@ def _glimpse_back(scores, factors, states, grad, grads):  # type: ignore[no-unty
         for i in range(size):
             c, o = current[begin + i], others[begin + i]
             _add_scores(last, c, other, o, rows, slopes, i, np.float32(1.0) / total[i])
-        grads.values[:] += np.dot(part.T, rows[:size])
+        np.dot(rows[:size].T, part, values)
+        grads.values[:] += values.T
 
 
 @njit(fastmath=FAST, error_model="numpy")

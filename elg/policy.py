@@ -135,7 +135,8 @@ class InstanceNorm(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
         """x (B, N, D), real (B, N) or None when nothing is padded."""
         if real is None:
-            variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+            mean = x.mean(1, keepdim=True)
+            variance = (x - mean).square().mean(1, keepdim=True)  # faster than torch.var_mean
         else:
             weight = real[:, :, None] / real.sum(1)[:, None, None]
             mean = (x * weight).sum(1, keepdim=True)

@@ -147,7 +147,7 @@ class TSP:
 
     def valid(self, batch: Batch, state: State) -> Tensor:
         left = batch.real[:, None, :] & ~state.visited
-        return left.scatter(2, state.current[:, :, None], left.sum(-1, keepdim=True) == 0)
+        return left.scatter(2, state.current[:, :, None], ~left.any(-1, keepdim=True))
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:
         return state._replace(current=action, visited=state.visited.scatter(2, action[:, :, None], True))
@@ -189,9 +189,8 @@ class CVRP:
     def valid(self, batch: Batch, state: State) -> Tensor:
         left = batch.real[:, None, :] & ~state.visited
         fits = left & (_demand(batch)[:, None, :] <= state.load[:, :, None])
-        away = (state.current != 0) | (
-            left[:, :, 1:].sum(-1) == 0
-        )  # the depot is a move, unless we are there with work left
+        # the depot is a move, unless we are there with work left
+        away = (state.current != 0) | ~left[:, :, 1:].any(-1)
         return torch.cat([away[:, :, None], fits[:, :, 1:]], dim=2)
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:

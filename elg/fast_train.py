@@ -149,15 +149,20 @@ class Glimpse(Function):
         factors = scores._replace(last=_factors(last), other=_factors(other))
         out = np.empty((len(values), len(states.current), values.shape[1]), np.float32)
         _spread(lambda h: _glimpse(scores.head(h), factors.head(h), states, out[h]), len(out))
-        ctx.scores, ctx.factors, ctx.states = scores, factors, states
+        ctx.scores, ctx.factors, ctx.states, ctx.out = scores, factors, states, out
         return torch.from_numpy(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, factors, states, slopes = ctx.scores, ctx.factors, ctx.states, grad.contiguous().numpy()
+        scores, factors, states, out = ctx.scores, ctx.factors, ctx.states, ctx.out
+        slopes = grad.contiguous().numpy()
         grads = GlimpseTables(*(np.zeros_like(x) for x in scores))
-        _spread(lambda h: _glimpse_back(scores.head(h), factors.head(h), states, slopes[h], grads.head(h)), len(slopes))
+
+        def add_gradient(h: int) -> None:
+            _glimpse_back(scores.head(h), factors.head(h), states, out[h], slopes[h], grads.head(h))
+
+        _spread(add_gradient, len(slopes))
         return *(torch.from_numpy(x) for x in grads), None
 
 
@@ -243,39 +248,44 @@ def _glimpse(scores, factors, states, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST)
-def _add_scores(last, c, other, o, rows, slopes, i, inverse):  # type: ignore[no-untyped-def]
-    """Add the gradient of a state's scores to last[c] and other[o], given that of its weights in slopes[i].
-
-    The weights in rows[i] are multiplied by `inverse`, and so sum to 1.
-    """
-    mean = np.float32(0.0)
+def _add_scores(last, c, other, o, rows, slopes, i, mean):  # type: ignore[no-untyped-def]
+    """Add the gradient of a state's scores to last[c] and other[o], given that of its weights in slopes[i]."""
     for n in range(rows.shape[1]):
-        mean += rows[i, n] * slopes[i, n]
-    mean *= inverse
-    for n in range(rows.shape[1]):
-        w = rows[i, n] * inverse
-        rows[i, n] = w
-        s = w * (slopes[i, n] - mean)
+        s = rows[i, n] * (slopes[i, n] - mean)
         last[c, n] += s
         other[o, n] += s
 
 
+@njit(fastmath=FAST, error_model="numpy")
+def _share(grad, r, glimpse, total, part, i):  # type: ignore[no-untyped-def]
+    """part[i] = grad[r] / total, by which weights need not sum to 1; its product with the glimpse, which is the mean
+    of the weights' gradient.
+    """
+    mean = np.float32(0.0)
+    for j in range(grad.shape[1]):
+        share = grad[r, j] / total
+        part[i, j] = share
+        mean += share * glimpse[r, j]
+    return mean
+
+
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _glimpse_back(scores, factors, states, grad, grads):  # type: ignore[no-untyped-def]
-    """Add the gradient of one head's scores and values, given that of its glimpse (S, d), into grads."""
+def _glimpse_back(scores, factors, states, glimpse, grad, grads):  # type: ignore[no-untyped-def]
+    """Add the gradient of one head's scores and values into grads, given its glimpse (S, d) and that one's gradient."""
     count, width = len(grad), scores.last.shape[1]
     rows, total = np.empty((BLOCK, width), np.float32), np.empty(BLOCK, np.float32)
     slopes, values = np.empty_like(rows), np.empty((width, grad.shape[1]), np.float32)
+    part, mean = np.empty((BLOCK, grad.shape[1]), np.float32), np.empty(BLOCK, np.float32)
     last, other, current, others = grads.last, grads.other, states.current, states.other
     for begin in range(0, count, BLOCK):
         size = min(BLOCK, count - begin)
-        part = grad[begin : begin + size]
         _weigh(scores, factors, states, begin, rows[:size], total)
-        np.dot(part, scores.values, slopes[:size])
         for i in range(size):
-            c, o = current[begin + i], others[begin + i]
-            _add_scores(last, c, other, o, rows, slopes, i, np.float32(1.0) / total[i])
-        np.dot(rows[:size].T, part, values)
+            mean[i] = _share(grad, begin + i, glimpse, total[i], part, i)
+        np.dot(part[:size], scores.values, slopes[:size])
+        for i in range(size):
+            _add_scores(last, current[begin + i], other, others[begin + i], rows, slopes, i, mean[i])
+        np.dot(rows[:size].T, part[:size], values)
         grads.values[:] += values.T
 
 

@@ -251,9 +251,12 @@ class _Run:
             return
         finally:
             self.spent["load"] = time.perf_counter() - begin
-        self._construct(ground)
-        self._ask_policy()
+        from elg.search.routes import forgets_its_start
         from elg.search.tours import takes_fast_tsp
+
+        self._construct(ground)
+        if not forgets_its_start(self.instance):
+            self._ask_policy()
 
         begin = time.perf_counter()
         try:
@@ -362,7 +365,8 @@ class _Run:
         def better(walk: NodeArray) -> None:
             self._found(lambda: to_routes(walk))
 
-        improve(ground, load, walk, self.end, self.config.workers, self.config.seed, better)
+        keep = self.history[0].source == "warm start"
+        improve(ground, load, walk, self.end, self.config.workers, self.config.seed, better, keep)
 
     def _search_tour(self, ground: Ground, until: float) -> None:
         from elg.search.tours import improve, improve_one_way, is_symmetric

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from elg.instance import Instance
 from elg.search.chance import Seed, states
 from elg.search.ground import Ground, NodeArray
 from elg.search.paced import paced
@@ -19,6 +20,7 @@ from elg.search.ruin import ruin_and_recreate
 LARGE = 400  # customers from which on threads share one annealing
 HOT, COLD = 0.3, 0.01  # the temperature at the beginning and at the end, in mean edges of the routes given
 HOTTER = 1.0  # at the beginning in a small instance
+WARM = 0.1  # at the beginning when the routes given are worth keeping
 STAGES = 100  # temperatures of an annealing with a fixed number of iterations
 SLICE = 0.1  # seconds between two exchanges of the threads
 
@@ -72,6 +74,11 @@ class Chain:
         self.walk, self.change = np.concatenate(last), self.change + sum(changes)
 
 
+def forgets_its_start(instance: Instance) -> bool:
+    """Whether `improve` begins so hot that it does not matter what with."""
+    return instance.problem == "cvrp" and instance.customers < LARGE
+
+
 def anneal(ground: Ground, load: Load, walk: NodeArray, iterations: int, seed: int) -> NodeArray:
     """The best walk of so many iterations, on this thread: the same every time."""
     chain, rng = Chain(ground, load, walk, states(seed, 1)), np.random.default_rng(seed)
@@ -83,15 +90,23 @@ def anneal(ground: Ground, load: Load, walk: NodeArray, iterations: int, seed: i
 
 
 def improve(
-    ground: Ground, load: Load, walk: NodeArray, until: float, threads: int, seed: int, on_better: OnWalk
+    ground: Ground,
+    load: Load,
+    walk: NodeArray,
+    until: float,
+    threads: int,
+    seed: int,
+    on_better: OnWalk,
+    keep: bool = False,
 ) -> None:
     """Tell of better and better walks until that moment of time.perf_counter(), found by so many threads.
 
-    In a large instance they share one annealing, in a small one each has its own.
+    In a large instance they share one annealing, in a small one each has its own. With `keep` it stays near the walk.
     """
     chances, rng, edge = states(seed, threads), np.random.default_rng(seed), mean_edge(ground, walk)
-    small = ground.instance.customers < LARGE
-    teams, hot = ([[state] for state in chances], HOTTER) if small else ([chances], HOT)
+    alone = forgets_its_start(ground.instance)
+    teams, hot = ([[state] for state in chances], HOTTER) if alone else ([chances], HOT)
+    hot = WARM if keep else hot
     chains = [Chain(ground, load, walk, team) for team in teams]
     lowest = 0.0
     with ThreadPoolExecutor(threads) as pool:

@@ -9,7 +9,7 @@ from samples import LATE, prepared, solution
 
 from elg.instance import Instance, Metric
 from elg.search.ground import Ground, NodeArray, survey
-from elg.search.routes import LARGE, anneal, improve, mean_edge, split, to_routes, to_walk
+from elg.search.routes import LARGE, anneal, forgets_its_start, improve, mean_edge, split, to_routes, to_walk
 
 # --- walks
 
@@ -67,14 +67,14 @@ def test_annealing_keeps_to_the_vehicles() -> None:
 # --- so much time
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "keep"), [(1, False), (3, False), (3, True)])
 @pytest.mark.parametrize("customers", [2, 9, 120, LARGE])
-def test_improving_until_the_time_is_over(customers: int, threads: int) -> None:
+def test_improving_until_the_time_is_over(customers: int, threads: int, keep: bool) -> None:
     seen, load, walk = prepared(customers, seed=1)
     before = walk.copy()
     told: list[NodeArray] = []
     until = time.perf_counter() + 0.4
-    improve(seen, load, walk, until, threads, seed=0, on_better=told.append)
+    improve(seen, load, walk, until, threads, seed=0, on_better=told.append, keep=keep)
     assert -0.1 < time.perf_counter() - until < LATE  # it uses the time that it has, and no more
     costs = [solution(seen, better).cost for better in (walk, *told)]
     assert all(after < cost for cost, after in pairwise(costs))
@@ -101,6 +101,14 @@ def test_threads_share_the_spare_vehicles() -> None:
         few = load._replace(vehicles=routes + spare)
         improve(seen, few, walk, time.perf_counter() + 0.3, 3, 0, told.append)
         assert all((better == 0).sum() <= routes + max(spare, 0) for better in told)
+
+
+def test_only_a_small_cvrp_forgets_its_start() -> None:
+    for customers in (LARGE - 1, LARGE):
+        demand = np.append(0, np.ones(customers))
+        coords = np.random.default_rng(0).random((customers + 1, 2))
+        assert forgets_its_start(Instance("small?", coords, Metric.EXACT, demand, 9)) == (customers < LARGE)
+        assert not forgets_its_start(Instance("tour", coords, Metric.EXACT))
 
 
 # --- parts of the routes

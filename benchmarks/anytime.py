@@ -35,12 +35,11 @@ from elg.generate import as_instance, generate
 from elg.instance import Instance, Metric
 from elg.search.construct import nearest_neighbour, savings
 from elg.search.ground import survey
-from elg.search.routes import Load, improve, to_routes, to_walk
+from elg.search.routes import LARGE, Load, improve, to_routes, to_walk
 from elg.search.warm import warm_up
 from elg.solution import Solution
 from elg.solver import solve
 
-LARGE = 400  # customers from which an instance counts as large
 POLICY_STARTS = 8
 XXL = "Leuven1,Leuven2,Antwerp1,Antwerp2"
 

@@ -1,4 +1,4 @@
-"""Instance + SolveConfig -> Result: the policy's best solution, then search for as long as there is time."""
+"""Instance + SolveConfig -> Result: the policy's best solution if that helps, then search as long as there is time."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ class _Run:
             if (seconds := pace.seconds()) is not None:
                 moves = len(nodes) * len(tasks) * self.instance.customers
                 _MEASURED[policy.config.local] = seconds * min(self.config.workers, len(nodes)) / moves
-        self.starts, self.symmetries = len(nodes), symmetries
+        self.starts, self.symmetries = len(nodes), len(tasks)
         if self.config.vehicles is not None:
             rollouts = with_few_routes(rollouts, self.config.vehicles)
         if rollouts:
@@ -365,7 +365,7 @@ class _Run:
         def better(walk: NodeArray) -> None:
             self._found(lambda: to_routes(walk))
 
-        keep = self.history[0].source == "warm start"
+        keep = self.history[-1].source == "warm start"  # and nothing was better yet
         improve(ground, load, walk, self.end, self.config.workers, self.config.seed, better, keep)
 
     def _search_tour(self, ground: Ground, until: float) -> None:

@@ -87,7 +87,7 @@ def test_two_hundred_tasks_of_mixed_sizes(seed: int) -> None:
             tasks, starts = mixed_tasks(problem, 50, seed=int(10 * scale))
             with torch.inference_mode():
                 count += differing(policy, tasks, starts, seed=seed)
-    assert count <= 1  # a number drawn on the edge between two nodes, which `differing` made sure of
+    assert count <= (seed >= 0)  # a number drawn on the edge between two nodes, which `differing` made sure of
 
 
 def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than_one() -> None:

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from samples import KINDS, random_instance, random_points
+from samples import KINDS, LATE, random_instance, random_points
 
 from elg.instance import Instance, Metric
 from elg.quick import Routes, along_curve, fill_up, first_fit, quick_routes
@@ -94,7 +94,7 @@ def test_huge_capacities_are_no_reason_to_be_slow() -> None:
     demand = np.array([0, *rng.integers(10**10, 10**11, 300)])
     begin = time.perf_counter()
     assert fill_up(demand, 10**12) == first_fit(demand, 10**12)
-    assert time.perf_counter() - begin < 1
+    assert time.perf_counter() - begin < LATE
 
 
 def test_too_few_vehicles() -> None:

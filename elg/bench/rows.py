@@ -4,7 +4,7 @@ policy            the shipped weights: every start (fewer on large instances), 8
 policy:single     one greedy rollout
 policy:starts     every start, no symmetries
 policy:16x2       16 starts, 2 symmetries
-policy@5          the policy, then search, in 5 seconds: what `elg solve --time-limit 5` does
+policy@5          the policy and search in 5 seconds: what `elg solve --time-limit 5` does
 FILE.safetensors  a weights file, in the same ways; LABEL=FILE.safetensors names the row
 pyvrp@5           a peer with a time limit in seconds; peers that do not search take none: savings
 """

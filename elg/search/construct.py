@@ -10,7 +10,6 @@ from elg.instance import Instance
 from elg.search.ground import near_nodes
 
 IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 Routes = list[list[int]]
 
 ALL_PAIRS = 500  # customers up to which savings are computed for every pair

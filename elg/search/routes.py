@@ -75,7 +75,7 @@ class Chain:
 
 
 def forgets_its_start(instance: Instance) -> bool:
-    """Whether `improve` begins so hot that it does not matter what with."""
+    """Whether `improve` begins so hot, unless it is to `keep`, that it does not matter what with."""
     return instance.problem == "cvrp" and instance.customers < LARGE
 
 
@@ -105,9 +105,8 @@ def improve(
     """
     chances, rng, edge = states(seed, threads), np.random.default_rng(seed), mean_edge(ground, walk)
     alone = forgets_its_start(ground.instance)
-    teams, hot = ([[state] for state in chances], HOTTER) if alone else ([chances], HOT)
-    hot = WARM if keep else hot
-    chains = [Chain(ground, load, walk, team) for team in teams]
+    hot = WARM if keep else HOTTER if alone else HOT
+    chains = [Chain(ground, load, walk, team) for team in ([[state] for state in chances] if alone else [chances])]
     lowest = 0.0
     with ThreadPoolExecutor(threads) as pool:
         for count, done in paced(until, SLICE):
@@ -116,7 +115,7 @@ def improve(
             for chain, jobs in zip(chains, slices, strict=True):
                 chain.take([job.result() for job in jobs])
             first = min(chains, key=lambda chain: chain.lowest)
-            if first.lowest < lowest:
+            if first.lowest < lowest - 1e-9:
                 lowest = first.lowest
                 on_better(first.best)
 

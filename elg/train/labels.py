@@ -1,6 +1,6 @@
 """Near-optimal solutions to imitate: Sample -> Labelled, kept in stores on disk or streamed.
 
-The solvers (fast_tsp, hygese, PyVRP) belong to the extra `elg[train]` and are imported when a label is asked for.
+The solvers are imported when a label is asked for; hygese and PyVRP belong to the extra `elg[train]`.
 Instance i of a stream depends only on (stream, i), so a resumed run meets the same data in the same order. The tours
 themselves come from searches with a time limit: nearly always the same, never guaranteed to be.
 """

@@ -21,7 +21,7 @@ def test_a_peer_answers_feasibly(name: str, problem: str, metric: Metric) -> Non
     if peer.module:
         pytest.importorskip(peer.module)
     it = small.instance(problem, 14, metric=metric)
-    routes = peer.solve(it, Budget(0.3 if peer.limited else None))
+    routes = peer.solve(it, Budget(0.6 if peer.limited else None))
     assert routes is not None
     solution = Solution(it, tuple(tuple(route) for route in routes))
     assert solution.violations == ()

@@ -80,7 +80,7 @@ def test_improving_until_the_time_is_over(customers: int, threads: int, keep: bo
     assert all(after < cost for cost, after in pairwise(costs))
     assert all(solution(seen, better).violations == () for better in told)
     assert np.array_equal(walk, before)
-    assert customers < 100 or len(told) > 0
+    assert not keep or customers < 100 or len(told) > 0  # without, it may be too hot to improve so soon
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -106,7 +106,7 @@ def test_tiny_cvrp_is_optimal(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
     # Two pairs on opposite sides: pairing neighbours costs 2 * (10 + 2 + 10), anything else more.
     coords = np.array([[50, 50], [60, 51], [60, 49], [40, 51], [40, 49]]) / 7 - 20.0
     sample = Sample(coords, np.array([0, 1, 1, 1, 1]), 2)
-    found = labels.label_cvrp(sample, None if solver == "ours" else 0.1)
+    found = labels.label_cvrp(sample, None if solver == "ours" else 0.5)
     assert found.routes == ((1, 2), (3, 4))
 
 
@@ -116,7 +116,7 @@ def test_cvrp_labels_are_feasible_on_both_sides_of_the_limit(monkeypatch: pytest
     sample = cvrp_of(60, seed=2)
     by_hgs = labels.label_cvrp(sample, 0.3)  # label() inside checks loads and visits
     monkeypatch.setattr(labels, "HGS_LIMIT", 10)
-    by_pyvrp = labels.label_cvrp(sample, 0.6)
+    by_pyvrp = labels.label_cvrp(sample, 2.0)
     assert by_hgs.cost < plain(sample).cost
     assert by_pyvrp.cost == pytest.approx(by_hgs.cost, rel=0.03)
 
@@ -280,7 +280,7 @@ def test_sigterm_loses_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(make_command(tmp_path / "s", "50"), stdout=subprocess.PIPE, text=True)
     while not (tmp_path / "s" / "stream.json").exists() and process.poll() is None:
         time.sleep(0.02)
-    time.sleep(0.4)
+    time.sleep(2)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=20)
     assert process.returncode == 0

@@ -114,13 +114,13 @@ def limits(args: argparse.Namespace) -> None:
     print(f"worst: {over:+.3f} s over {limit:.2f} s ({problem}, N = {nodes}); {sum(w[0] > 0 for w in worst)} too late")
 
 
-def by_policy(instance: Instance, seconds: float, threads: int) -> list[list[int]]:
+def by_policy(instance: Instance, threads: int) -> list[list[int]]:
     """The policy's best of a few rollouts, however long they take."""
     result = solve(instance, policy_only=True, starts=POLICY_STARTS, symmetries=1, threads=threads)
     return [list(route) for route in result.solution.routes]
 
 
-def by_chance(instance: Instance, seconds: float, threads: int) -> list[list[int]]:
+def by_chance(instance: Instance, threads: int) -> list[list[int]]:
     """Customers in random order, a new route whenever the next one does not fit."""
     demand, capacity = instance.units()
     routes: list[list[int]] = [[]]
@@ -134,11 +134,11 @@ def by_chance(instance: Instance, seconds: float, threads: int) -> list[list[int
     return routes
 
 
-Start = Callable[[Instance, float, int], list[list[int]]]
+Start = Callable[[Instance, int], list[list[int]]]
 STARTS: dict[str, Start] = {
     "policy": by_policy,
-    "savings": lambda instance, seconds, threads: savings(instance),
-    "nearest neighbour": lambda instance, seconds, threads: nearest_neighbour(instance),
+    "savings": lambda instance, threads: savings(instance),
+    "nearest neighbour": lambda instance, threads: nearest_neighbour(instance),
     "random": by_chance,
 }
 
@@ -147,7 +147,7 @@ def starts(args: argparse.Namespace) -> None:
     """Generated instances like Set-X; gaps are to the best cost of all starts and limits."""
     sizes = (100, 200, 500, 1000, 2000)
     warm_up("cvrp")
-    by_policy(as_instance(generate(np.random.default_rng(0), "cvrp", 50, "set_x")), 5, args.threads)
+    by_policy(as_instance(generate(np.random.default_rng(0), "cvrp", 50, "set_x")), args.threads)
     found: dict[tuple[int, int, str, float], tuple[float, float]] = {}
     for size in sizes:
         for seed in range(args.seeds):
@@ -156,7 +156,7 @@ def starts(args: argparse.Namespace) -> None:
             for limit in args.limits:
                 for name, start in STARTS.items():
                     begin = time.perf_counter()
-                    routes = start(instance, limit, args.threads)
+                    routes = start(instance, args.threads)
                     best = [to_walk(routes)]
                     improve(survey(instance), load, best[0], begin + limit, args.threads, seed, best.append)
                     costs = [Solution(instance, tuple(map(tuple, x))).cost for x in (routes, to_routes(best[-1]))]

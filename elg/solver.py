@@ -257,7 +257,6 @@ class _Run:
         self._construct(ground)
         if not forgets_its_start(self.instance):
             self._ask_policy()
-
         begin = time.perf_counter()
         try:
             if self.instance.problem == "cvrp":

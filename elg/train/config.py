@@ -56,7 +56,7 @@ class TrainConfig:
     ema: float = 0.0  # decay of the averaged weights that are validated and saved; 0: the weights themselves
     seed: int = 0
     init: str = ""  # weights file to start from
-    chunk: int = 4  # instances whose log-probabilities are computed at once (REINFORCE); 1 is better for a window
+    chunk: int = 4  # instances whose log-probabilities are computed at once (REINFORCE); data.sure needs 1
     checkpoint_minutes: float = 3.0
     amp: bool = False  # bfloat16 autocast; for GPUs
 

@@ -77,5 +77,11 @@ class Processes:
             parameter.grad = grad if uses else None
 
     def close(self) -> None:
+        """Part, all together.
+
+        Without the barrier, a thread of gloo may still be giving back the tensor of the last sum while Python shuts
+        down, and that ends the process with SIGABRT (https://github.com/pytorch/pytorch/pull/179291).
+        """
         if dist.is_initialized():
+            dist.barrier()
             dist.destroy_process_group()

@@ -27,7 +27,6 @@ from elg.solution import Solution
 if TYPE_CHECKING:
     from elg.policy import Policy
 
-DEFAULT_ROWS = "policy:single,policy:starts,policy"
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
 _COUNTS = re.compile(r"(\d+)x([1-8])")
 _SECONDS = re.compile(r"(.+)@([^@]*)")
@@ -79,7 +78,7 @@ class Answer(NamedTuple):
 
 
 def parse_rows(
-    rows: str = DEFAULT_ROWS, peers: str = "", limits: Sequence[float] = (), problems: Iterable[str] = ("tsp", "cvrp")
+    rows: str, peers: str = "", limits: Sequence[float] = (), problems: Iterable[str] = ("tsp", "cvrp")
 ) -> list[Row]:
     """Rows by a comma-separated text; then peers (`all`, `installed` or names), those that search at each limit."""
     found = [parse_row(text.strip()) for text in rows.split(",") if text.strip()]

@@ -16,28 +16,25 @@ from elg.instance import Instance
 from elg.policy import Policy, PolicyConfig
 from elg.problems import ProblemName, Task
 from elg.solution import Solution
-
-MOST_STARTS = 1000  # of a CVRP unless asked for more, as in the paper
-WINDOW_MOVES = 60_000  # of a window policy per symmetry unless asked for more: a few seconds on two cores
+from elg.starts import choose_starts
 
 
-def choose_starts(instance: Instance, starts: int | None, seed: int, policy: PolicyConfig) -> NDArray[np.int64]:
-    """First nodes of the rollouts: all, or a seeded sample. CVRP starts at customers, never at the depot."""
-    nodes = np.arange(instance.size - instance.customers, instance.size)
-    if policy.local == "window":
-        most = max(8, WINDOW_MOVES // len(nodes))
-    else:
-        most = MOST_STARTS if instance.problem == "cvrp" else len(nodes)
-    count = min(starts or most, len(nodes))
-    if count == len(nodes):
-        return nodes
-    return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))
+def views(
+    instance: Instance, starts: int | None, symmetries: int, seed: int, policy: PolicyConfig
+) -> tuple[list[Task], list[NDArray[np.int64]]]:
+    """What to decode: the instance under its symmetries, and the first nodes of the rollouts of each."""
+    indices = distinct_symmetries(symmetries, policy)
+    tasks = [make_task(instance, index) for index in indices]
+    return tasks, [choose_starts(task, starts, seed, policy, len(tasks)) for task in tasks]
 
 
 def distinct_symmetries(count: int, policy: PolicyConfig) -> list[int]:
-    """Which of the first `count` symmetries to decode: a window alone sees rotations as the same instance."""
-    only_window = policy.local == "window" and not policy.global_policy
-    return list(range(count))[:2] if only_window else list(range(count))  # 1 is a reflection
+    """Which of the first `count` symmetries to decode: a window alone sees rotations as the same instance.
+
+    Not so with the kin of a CVRP, which shows other savings solutions each time.
+    """
+    same = policy.local == "window" and not policy.global_policy and not (policy.kin and policy.problem == "cvrp")
+    return list(range(count))[:2] if same else list(range(count))  # 1 is a reflection
 
 
 def make_task(instance: Instance, index: int = 0) -> Task:

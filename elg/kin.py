@@ -6,13 +6,16 @@ much that lower bound rises when an edge is forced into it, the edge's alpha, te
 whether good tours have it (Helsgaun 2000).
 
 CVRP: the savings of Clarke and Wright, several times, each time with savings changed a little: in how many of these
-solutions two nodes are neighbours.
+solutions two nodes are neighbours, and whether they are in the best one. The changes depend on where the points lie, so
+each symmetry of an instance shows other solutions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -21,14 +24,14 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from elg.problems import Batch, Task
-from elg.search.construct import join_routes, root
+from elg.search.construct import Routes, join_routes, paths, root
 
 ROUNDS = 100  # of the ascent of prices
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
-VOTES = 24  # savings solutions
-VOTE_PAIRS = 40  # nearest customers of each that may be joined with it
-NOISE = 0.2  # of the distances between customers: a share of the savings would matter more in larger instances
+VOTE_PAIRS = 23  # nearest customers of each that may be joined with it: a window shows them
+SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
+NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
 
 
 class Kin(NamedTuple):
@@ -58,7 +61,7 @@ def find_kin(task: Task) -> Kin:
         with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
             value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
         return _matrix(n, edges, value.astype(np.float32))
-    return _matrix(n, *_votes(task.coords, task.demand, task.capacity))
+    return _matrix(n, *_votes(task))
 
 
 def join_kin(parts: Sequence[Kin]) -> Kin:
@@ -96,28 +99,44 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
 # --- savings ---------------------------------------------------------------------------------------------------------
 
 
-def _votes(
-    coords: NDArray[np.float64], demand: NDArray[np.int64], capacity: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Edges of several savings solutions, depot included, and the share of the solutions that have them."""
+def best_savings(task: Task) -> Routes:
+    """The routes that kin shows as the best."""
+    links, _ = min(_solutions(task), key=lambda solution: solution[1])
+    return paths(links)
+
+
+def _votes(task: Task) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Edges of the savings solutions, depot included: half the share of the solutions that have them, and another half
+    for those of the cheapest one."""
+    n = len(task.coords)
+    edges, cost = [], []
+    for links, total in _solutions(task):
+        ends = np.stack([np.repeat(np.arange(1, n), 2), links[1:].ravel()])
+        edges.append(np.unique(ends.min(0) * n + ends.max(0)))
+        cost.append(total)
+    key, count = np.unique(np.concatenate(edges), return_counts=True)
+    value = (count / len(edges) + np.isin(key, edges[int(np.argmin(cost))])) / 2
+    return np.stack([key // n, key % n], axis=1), value.astype(np.float32)
+
+
+def _solutions(task: Task) -> Iterator[tuple[NDArray[np.int64], float]]:
+    """Savings solutions: the neighbours (N, 2) of each customer, 0 for the depot, and the length."""
+    coords, demand, capacity = task
+    assert demand is not None
+    assert capacity is not None
     n = len(coords)
     near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, VOTE_PAIRS + 1))[1].reshape(n - 1, -1)
-    pairs = _unique(np.stack([np.repeat(np.arange(1, n), near.shape[1]), near.ravel()], axis=1))
-    a, b = pairs.T
+    a, b = _unique(np.stack([np.repeat(np.arange(1, n), near.shape[1]), near.ravel()], axis=1)).T
     far = np.sqrt(((coords - coords[0]) ** 2).sum(1))
     between = np.sqrt(((coords[a] - coords[b]) ** 2).sum(1))
-    rng = np.random.default_rng(0)
-    found = []
-    for shape in np.linspace(0.8, 1.8, VOTES):
-        saved = far[a] + far[b] - shape * between * (1 + NOISE * rng.standard_normal(len(pairs)))
+    rng = np.random.default_rng(crc32(coords.tobytes()))
+    for shape, noise in zip(SHAPES, cycle(NOISE), strict=False):
+        saved = far[a] + far[b] - shape * between * (1 + noise * rng.standard_normal(len(a)))
         order = np.argsort(-saved)
         order = order[saved[order] > 0]
         links = join_routes(a[order], b[order], demand, capacity)
-        each = np.repeat(np.arange(1, n), 2)
-        edges = np.sort(np.stack([each, links[1:].ravel()], axis=1), axis=1)
-        found.append(np.unique(edges[:, 0] * n + edges[:, 1]))
-    key, count = np.unique(np.concatenate(found), return_counts=True)
-    return np.stack([key // n, key % n], axis=1), (count / VOTES).astype(np.float32)
+        way = np.sqrt(((coords[:, None] - coords[links]) ** 2).sum(2))[1:]
+        yield links, float(np.where(links[1:] > 0, way / 2, way).sum())  # between customers, both name the edge
 
 
 # --- the lower bound -------------------------------------------------------------------------------------------------

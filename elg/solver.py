@@ -330,25 +330,23 @@ class _Run:
         until: float | None = None,
     ) -> None:
         from elg.decode import decode
-        from elg.greedy import best_solution, choose_starts, distinct_symmetries, make_task, with_few_routes
+        from elg.greedy import best_solution, views, with_few_routes
 
         begin = time.perf_counter()
-        nodes = choose_starts(self.instance, starts, self.config.seed, policy.config)
-        tasks = [make_task(self.instance, index) for index in distinct_symmetries(symmetries, policy.config)]
-
+        tasks, nodes = views(self.instance, starts, symmetries, self.config.seed, policy.config)
         pace = _Pace(on_progress)
 
         def roll_out() -> list[Actions]:
-            return decode(policy, tasks, [nodes] * len(tasks), self.config.decoding(), on_progress=pace)
+            return decode(policy, tasks, nodes, self.config.decoding(), on_progress=pace)
 
         try:
             rollouts = roll_out() if until is None else in_time(roll_out, until)  # compiling the decoder takes seconds
         finally:
             self.spent["decode"] += time.perf_counter() - begin
             if (seconds := pace.seconds()) is not None:
-                moves = len(nodes) * len(tasks) * self.instance.customers
-                _MEASURED[policy.config.local] = seconds * min(self.config.workers, len(nodes)) / moves
-        self.starts, self.symmetries = len(nodes), len(tasks)
+                moves = len(nodes[0]) * len(tasks) * self.instance.customers
+                _MEASURED[policy.config.local] = seconds * min(self.config.workers, len(nodes[0])) / moves
+        self.starts, self.symmetries = len(nodes[0]), len(tasks)
         if self.config.vehicles is not None:
             rollouts = with_few_routes(rollouts, self.config.vehicles)
         if rollouts:

@@ -1,11 +1,14 @@
 """Kin: the bound's alpha against its definition, savings' votes, and instances that have no shape."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 from samples import KINDS, random_task
 
-from elg.kin import alphas, candidate_edges, find_kin, kin_of
+from elg.geometry import symmetry
+from elg.kin import alphas, best_savings, candidate_edges, find_kin, kin_of
 from elg.problems import PROBLEMS, Task, make_batch
 
 
@@ -112,6 +115,26 @@ def test_votes_count_routes() -> None:
     table = find_kin(task).dense()
     assert (table[0, 1:] == 1).all()
     assert (table[1:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 30, 80])
+def test_the_best_savings_have_more_than_half(n: int) -> None:
+    task = random_task(np.random.default_rng(7), "cvrp", n)
+    assert task.demand is not None
+    routes = best_savings(task)
+    assert sorted(node for route in routes for node in route) == list(range(1, n))
+    assert max(task.demand[route].sum() for route in routes) <= (task.capacity or 0)
+    table = find_kin(task).dense()
+    edges = {(a, b) for route in routes for a, b in pairwise([0, *route, 0])}
+    edges |= {(b, a) for a, b in edges}
+    assert n < 3 or edges == {(a, b) for a, b in np.argwhere(table > 0.5).tolist()}
+
+
+def test_each_symmetry_shows_other_savings() -> None:
+    task = random_task(np.random.default_rng(8), "cvrp", 60)
+    tables = [find_kin(task._replace(coords=symmetry(task.coords, index))).dense() for index in (0, 0, 2)]
+    assert (tables[0] == tables[1]).all()
+    assert (tables[0] != tables[2]).any()
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

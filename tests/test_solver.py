@@ -14,11 +14,13 @@ from samples import random_instance, random_policy, small_config
 from elg.checkpoint import save_policy
 from elg.decode import decode
 from elg.geometry import SYMMETRIES, symmetry
-from elg.greedy import MOST_STARTS, choose_starts, costs, distinct_symmetries, make_task, routes, with_few_routes
+from elg.greedy import costs, distinct_symmetries, make_task, routes, with_few_routes
 from elg.instance import Instance, Metric, embed
+from elg.kin import best_savings
 from elg.policy import Policy, PolicyConfig
 from elg.problems import PROBLEMS
 from elg.solver import Result, SolveConfig, solve
+from elg.starts import MOST_STARTS, choose_starts
 
 Weights = Callable[[str], Path]
 FEW = {"starts": 4, "symmetries": 2, "threads": 1, "policy_only": True}
@@ -156,19 +158,24 @@ def test_memory_does_not_change_the_answer(weights: Weights) -> None:
 
 LIGHT = PolicyConfig("tsp")
 WINDOW = PolicyConfig("tsp", local="window", local_layers=1, global_policy=False, penalty=False)
+KIN = replace(WINDOW, problem="cvrp", kin=True)
+
+
+def starts(instance: Instance, count: int | None = None, seed: int = 0, policy: PolicyConfig = LIGHT) -> list[int]:
+    return choose_starts(make_task(instance), count, seed, policy).tolist()
 
 
 def test_starts() -> None:
     tsp, cvrp = random_instance("tsp", 30), random_instance("cvrp", 30)
-    assert choose_starts(tsp, None, 0, LIGHT).tolist() == list(range(30))
-    assert choose_starts(cvrp, None, 0, LIGHT).tolist() == list(range(1, 30))  # never the depot
-    assert choose_starts(tsp, 99, 0, LIGHT).tolist() == list(range(30))
+    assert starts(tsp) == list(range(30))
+    assert starts(cvrp) == list(range(1, 30))  # never the depot
+    assert starts(tsp, 99) == list(range(30))
     large_tsp, large_cvrp = random_instance("tsp", MOST_STARTS + 9), random_instance("cvrp", MOST_STARTS + 9)
-    assert len(choose_starts(large_tsp, None, 0, LIGHT)) == MOST_STARTS + 9
-    assert len(choose_starts(large_cvrp, None, 0, LIGHT)) == MOST_STARTS
-    assert len(choose_starts(large_cvrp, MOST_STARTS + 5, 0, LIGHT)) == MOST_STARTS + 5
+    assert len(starts(large_tsp)) == MOST_STARTS + 9
+    assert len(starts(large_cvrp)) == MOST_STARTS
+    assert len(starts(large_cvrp, MOST_STARTS + 5)) == MOST_STARTS + 5
     for instance in (tsp, cvrp):
-        some = [choose_starts(instance, 6, seed, LIGHT).tolist() for seed in (0, 0, 1)]
+        some = [starts(instance, 6, seed) for seed in (0, 0, 1)]
         assert some[0] == some[1] != some[2]
         assert len(set(some[0])) == 6
         assert some[0] == sorted(some[0])
@@ -176,15 +183,27 @@ def test_starts() -> None:
 
 
 def test_a_window_policy_has_fewer_starts_on_large_instances() -> None:
-    for n, starts in ((30, 30), (600, 100), (9000, 8)):
-        assert len(choose_starts(random_instance("tsp", n), None, 0, WINDOW)) == starts
-    assert len(choose_starts(random_instance("tsp", 900), 900, 0, WINDOW)) == 900
+    for n, count in ((30, 30), (600, 100), (9000, 8)):
+        assert len(starts(random_instance("tsp", n), policy=WINDOW)) == count
+    assert len(starts(random_instance("tsp", 900), 900, policy=WINDOW)) == 900
+    many = choose_starts(make_task(random_instance("tsp", 600)), None, 0, WINDOW, views=8)
+    assert len(many) == 25  # the same moves in all
+
+
+def test_a_policy_that_sees_savings_begins_where_their_routes_end() -> None:
+    instance = random_instance("cvrp", 60)
+    ends = {node for route in best_savings(make_task(instance)) for node in (route[0], route[-1])}
+    assert set(starts(instance, 3, policy=KIN)) < ends
+    assert set(starts(instance, len(ends) + 5, policy=KIN)) > ends
+    assert starts(instance, 59, policy=KIN) == list(range(1, 60))
 
 
 def test_rotations_are_decoded_once_where_they_look_the_same() -> None:
     assert distinct_symmetries(8, LIGHT) == list(range(8))
     assert distinct_symmetries(8, WINDOW) == [0, 1]
     assert distinct_symmetries(1, WINDOW) == [0]
+    assert distinct_symmetries(8, replace(WINDOW, kin=True)) == [0, 1]
+    assert distinct_symmetries(8, KIN) == list(range(8))  # each shows other savings solutions
     torch.manual_seed(0)
     policy = Policy(WINDOW)
     instance = random_instance("tsp", 25)

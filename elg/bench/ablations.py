@@ -37,13 +37,15 @@ SMALL = (
     "train.clip_norm=1.0",
     "validation.sets=[]",
 )
+# Its attention over the neighbours of every state costs thirty times as much as all the rest: it learns from some.
+COSTLY = {"ablation-local-only": ("data.states=4",)}
 
 
 def variant(name: str, steps: int, overrides: Sequence[str]) -> Config:
     """The config of a variant for that many steps: half of them for each stage, or few would be left for the second."""
     stage = steps // 2 if load_config(name).train.global_steps else 0
     budget = [f"train.steps={steps}", "train.minutes=0.0", f"train.global_steps={stage}"]
-    return load_config(name, [*SMALL, *budget, *overrides])
+    return load_config(name, [*SMALL, *budget, *COSTLY.get(name, ()), *overrides])
 
 
 def ablations(

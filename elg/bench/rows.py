@@ -253,15 +253,15 @@ def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[A
 def _decode(row: Row, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """As `elg.solver.solve`, but many instances in one call of the decoder."""
     from elg.decode import DecodeConfig, decode
-    from elg.greedy import best_solution, choose_starts, distinct_symmetries, make_task
+    from elg.greedy import best_solution, views
 
     seed, threads, memory = options
     policy = _policy(row, instances[0].problem)
-    indices = distinct_symmetries(row.symmetries, policy.config)
-    starts = [choose_starts(instance, row.starts, seed, policy.config) for instance in instances for _ in indices]
-    tasks = [make_task(instance, index) for instance in instances for index in indices]
+    plans = [views(instance, row.starts, row.symmetries, seed, policy.config) for instance in instances]
+    tasks = [task for own, _ in plans for task in own]
+    starts = [nodes for _, own in plans for nodes in own]
     rollouts = decode(policy, tasks, starts, DecodeConfig(threads=threads, memory_gb=memory))
-    each = len(indices)
+    each = len(plans[0][0])
     return [best_solution(instance, rollouts[i * each : (i + 1) * each]) for i, instance in enumerate(instances)]
 
 

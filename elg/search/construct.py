@@ -86,7 +86,7 @@ def savings(instance: Instance) -> Routes:
     worth = np.flatnonzero(saved > 0)
     order = worth[np.argsort(-saved[worth], kind="stable")]
     links = join_routes(i[order], j[order], demand, capacity)
-    return _paths(links)
+    return paths(links)
 
 
 def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
@@ -131,7 +131,7 @@ def join_routes(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> In
     return links
 
 
-def _paths(links: IntArray) -> Routes:
+def paths(links: IntArray) -> Routes:
     """Walk the linked customers from one end of each route to the other."""
     seen = np.zeros(len(links), dtype=bool)
     routes = []

@@ -28,6 +28,7 @@ class DataConfig:
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
+    savings: bool = False  # CVRP: labels on the fly are the savings solutions that kin shows, a beginning
     own: bool = False  # every second batch on the fly completes what the policy of train.init has begun
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
@@ -114,6 +115,10 @@ class Config:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:
             raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
+        if self.data.savings and not (self.policy.kin and self.policy.problem == "cvrp" and not self.data.labels):
+            raise ValueError("data.savings is on: it needs policy.kin, a CVRP, and labels made on the fly")
+        if self.data.savings and self.data.own:
+            raise ValueError("data.savings and data.own are both on")
         if self.data.own and not self.train.init:
             raise ValueError("data.own is on: it needs the weights of train.init")
         if self.data.own and self.policy.problem == "tsp" and self.data.starts != 1:

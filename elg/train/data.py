@@ -19,7 +19,6 @@ from torch import Tensor
 from elg.checkpoint import load_policy
 from elg.decode import DecodeConfig, decode
 from elg.generate import Sample, generate
-from elg.geometry import normalise
 from elg.policy import Policy
 from elg.problems import ProblemName, Task
 from elg.train.config import Config, DataConfig
@@ -27,6 +26,7 @@ from elg.train.labels import (
     Labelled,
     LabelStore,
     Stream,
+    as_task,
     complete_tsp,
     label_cvrp,
     parse_sizes,
@@ -60,7 +60,7 @@ def random_tasks(problem: ProblemName, config: DataConfig, distribution: str, rn
     low, high = ranges[rng.integers(len(ranges))]
     customers = int(rng.integers(low, high + 1))
     samples = [generate(rng, problem, customers, distribution) for _ in range(batch_size(config, customers))]
-    return [Task(normalise(sample.coords), sample.demand, sample.capacity) for sample in samples]
+    return [as_task(sample) for sample in samples]
 
 
 class LabelSource(Protocol):
@@ -141,7 +141,9 @@ class Groups:
     def __init__(self, problem: ProblemName, config: DataConfig, seed: int, init: str = "") -> None:
         self.problem, self.config, self.init = problem, config, init
         self.policy: Policy | None = None  # loaded by the process that labels
-        self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
+        self.stream = Stream(
+            problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch, savings=config.savings
+        )
         self.ends = [0]
 
     def place(self, group: int) -> tuple[int, int]:
@@ -169,7 +171,7 @@ class Groups:
         """A rollout of each by the policy in the file `init`, from a random node."""
         if self.policy is None:
             self.policy = load_policy(Path(self.init), self.problem)
-        tasks = [Task(normalise(sample.coords), sample.demand, sample.capacity) for sample in samples]
+        tasks = [as_task(sample) for sample in samples]
         starts = [rng.integers(sample.size - sample.customers, sample.size, size=1) for sample in samples]
         rollouts = decode(self.policy, tasks, starts, DecodeConfig(threads=1))
         return [rollout[0].astype(np.int64) for rollout in rollouts]

@@ -14,7 +14,7 @@ from torch import Tensor
 from elg.geometry import normalise
 from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
-from elg.train.labels import Labelled
+from elg.train.labels import Labelled, as_task
 
 AFTER_OWN = 24  # moves to imitate behind a policy's own: later ones are as in any near-optimal tour
 
@@ -39,9 +39,9 @@ class Lesson(NamedTuple):
         return self._replace(batch=self.batch.to(device), actions=self.actions.to(device), ends=ends)
 
 
-def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
-    """Rotate or reflect each instance at random, and walk its solution from `starts` random places."""
-    tasks = [turned(label, rng) for label in labels]
+def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator, turn: bool = True) -> Lesson:
+    """Rotate or reflect each instance at random (not without `turn`), and walk its solution from random places."""
+    tasks = [turned(label, rng) if turn else as_task(label.sample) for label in labels]
     is_tour = labels[0].sample.demand is None
     walks = [[_walk(x, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
     longest = max(len(walk) for group in walks for walk in group)

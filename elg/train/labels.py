@@ -27,6 +27,9 @@ from typing import Any
 import numpy as np
 
 from elg.generate import Sample, as_instance, generate
+from elg.geometry import normalise
+from elg.kin import best_savings
+from elg.problems import Task
 from elg.quick import first_fit
 from elg.search.construct import savings
 from elg.search.ground import survey
@@ -84,6 +87,11 @@ def label(sample: Sample, routes: Sequence[Sequence[int]]) -> Labelled:
         forward = sorted(list(route) if route[0] <= route[-1] else list(route)[::-1] for route in routes if len(route))
         tour = np.array([0, *(node for route in forward for node in (*route, 0))], dtype=np.int64)
     return Labelled(sample, tour, tour_cost(sample.coords, tour))
+
+
+def as_task(sample: Sample) -> Task:
+    """The sample as a policy sees it."""
+    return Task(normalise(sample.coords), sample.demand, sample.capacity)
 
 
 def tour_cost(coords: np.ndarray, tour: np.ndarray) -> float:
@@ -239,6 +247,11 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
     raise RuntimeError(f"no feasible solution for {sample.customers} customers in {seconds * 31:.1f} s")
 
 
+def label_savings(sample: Sample) -> Labelled:
+    """The routes that kin shows as the best."""
+    return label(sample, best_savings(as_task(sample)))
+
+
 def _annealed(sample: Sample, seed: int) -> list[list[int]]:
     """Routes by savings and ruin and recreate; the same every time."""
     instance = as_instance(sample)
@@ -274,6 +287,7 @@ class Stream:
 
     sizes: see Sizes. group: that many consecutive instances share N, which makes batches of equal size.
     seconds: per label; None takes the default for N. validation: a part of the seed, keeps the two kinds apart.
+    savings: routes that kin shows instead of near-optimal ones.
     """
 
     problem: str
@@ -283,6 +297,7 @@ class Stream:
     group: int = 1
     seconds: float | None = None
     validation: bool = False
+    savings: bool = False
 
     def __post_init__(self) -> None:
         if self.problem not in ("tsp", "cvrp"):
@@ -312,7 +327,9 @@ class Stream:
     def labelled(self, index: int) -> Labelled:
         """Instance index with its solution."""
         sample = self.sample(index)
-        return label_tsp(sample, self.seconds) if self.problem == "tsp" else label_cvrp(sample, self.seconds, index)
+        if self.problem == "tsp":
+            return label_tsp(sample, self.seconds)
+        return label_savings(sample) if self.savings else label_cvrp(sample, self.seconds, index)
 
 
 # ---- Stores ---------------------------------------------------------------------------------------------------------

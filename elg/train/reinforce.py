@@ -16,6 +16,7 @@ from torch import Tensor
 from elg.decode import Certainty, DecodeConfig, decode
 from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
+from elg.starts import good_starts
 
 
 def sample_rollouts(
@@ -30,12 +31,11 @@ def sample_rollouts(
 
     Each task has its own generator: its rollouts do not depend on which others are in this process.
     """
-    first = [_starts(task, starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
+    first = [_some(good_starts(task, policy.config), starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
     return decode(policy, tasks, first, config, rngs, certainty=certainty)
 
 
-def _starts(task: Task, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    nodes = np.arange(0 if task.demand is None else 1, len(task.coords))
+def _some(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return nodes if count in (0, len(nodes)) else rng.choice(nodes, count, replace=count > len(nodes))
 
 

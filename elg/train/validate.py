@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from elg.decode import DecodeConfig, decode
-from elg.geometry import normalise
 from elg.policy import Policy
-from elg.problems import PROBLEMS, ProblemName, Task, make_batch
+from elg.problems import PROBLEMS, ProblemName, make_batch
+from elg.starts import good_starts
 from elg.train.config import parse_set
-from elg.train.labels import Labelled, LabelStore, Stream, make_labels
+from elg.train.labels import Labelled, LabelStore, Stream, as_task, make_labels
 
 
 class Gaps(NamedTuple):
@@ -46,8 +47,8 @@ def label_seconds(problem: ProblemName, size: int) -> float:
 
 def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> list[Gaps]:
     """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over its list of nodes."""
-    tasks = [Task(normalise(label.sample.coords), label.sample.demand, label.sample.capacity) for label in labels]
-    first = [_spread(task, starts) for task in tasks]
+    tasks = [as_task(label.sample) for label in labels]
+    first = [_spread(good_starts(task, policy.config), starts) for task in tasks]
     found: list[Gaps] = []
     problem = PROBLEMS[policy.config.problem]
     for task, label, actions in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
@@ -58,6 +59,5 @@ def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: Decode
     return found
 
 
-def _spread(task: Task, count: int) -> np.ndarray:
-    nodes = np.arange(0 if task.demand is None else 1, len(task.coords))
+def _spread(nodes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return nodes[np.linspace(0, len(nodes) - 1, min(count, len(nodes))).round().astype(int)]

@@ -15,10 +15,12 @@ from tiny import fill, simple_labels
 from elg.checkpoint import load_policy
 from elg.decode import DecodeConfig, decode
 from elg.geometry import normalise
+from elg.kin import find_kin
 from elg.policy import PolicyConfig
 from elg.problems import ProblemName, Task
 from elg.train.config import Config, DataConfig
 from elg.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
+from elg.train.imitate import make_lesson
 from elg.train.labels import Labelled, LabelStore, what_is_left
 
 
@@ -130,6 +132,16 @@ def test_groups_lie_one_behind_the_other() -> None:
 
 
 # --- what a policy has begun
+
+
+def test_the_savings_that_kin_shows_as_labels() -> None:
+    config = DataConfig(sizes="30", distribution="set_x", batch=3, savings=True)
+    labels = Groups("cvrp", config, seed=0).labelled(0)
+    lesson = make_lesson(labels, 2, np.random.default_rng(0), turn=False)
+    for label, coords in zip(labels, lesson.batch.coords, strict=True):
+        table = find_kin(Task(coords.numpy(), label.sample.demand, label.sample.capacity)).dense()
+        assert (table[label.tour[:-1], label.tour[1:]] > 0.5).all()
+
 
 OWN = DataConfig(sizes="10,14", distribution="set_x", batch=3, own=True)  # set X: no two nodes are in one place
 

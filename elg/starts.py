@@ -1,0 +1,42 @@
+"""Where rollouts begin."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elg.kin import best_savings
+from elg.policy import PolicyConfig
+from elg.problems import Task
+
+MOST_STARTS = 1000  # of a CVRP unless asked for more, as in the paper
+WINDOW_MOVES = 120_000  # of a window policy over all views unless asked for more: some seconds on two cores
+LEAST_STARTS = 8
+
+
+def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
+    """Nodes to begin with: all, never the depot. A policy that sees savings solutions begins where their best does."""
+    if task.demand is not None and policy.kin:
+        return np.unique([node for route in best_savings(task) for node in (route[0], route[-1])])
+    return np.arange(0 if task.demand is None else 1, len(task.coords))
+
+
+def choose_starts(task: Task, starts: int | None, seed: int, policy: PolicyConfig, views: int = 1) -> NDArray[np.int64]:
+    """First nodes of the rollouts, in order: all, or a seeded sample, of good ones as long as there are any.
+
+    views: as how many tasks the instance is decoded; without `starts`, they share what a window policy may take.
+    """
+    nodes = np.arange(0 if task.demand is None else 1, len(task.coords))
+    if policy.local == "window":
+        most = max(LEAST_STARTS, WINDOW_MOVES // (max(2, views) * len(nodes)))
+    else:
+        most = MOST_STARTS if task.demand is not None else len(nodes)
+    count = min(starts or most, len(nodes))
+    if count == len(nodes):
+        return nodes
+    rng = np.random.default_rng(seed)
+    good = good_starts(task, policy)
+    if count <= len(good):
+        return np.sort(rng.choice(good, count, replace=False))
+    others = np.setdiff1d(nodes, good)
+    return np.sort(np.concatenate([good, rng.choice(others, count - len(good), replace=False)]))

@@ -18,10 +18,10 @@ from elg.problems import ProblemName, Task
 from elg.solution import Solution
 from elg.starts import choose_starts
 
+Views = tuple[list[Task], list[NDArray[np.int64]]]
 
-def views(
-    instance: Instance, starts: int | None, symmetries: int, seed: int, policy: PolicyConfig
-) -> tuple[list[Task], list[NDArray[np.int64]]]:
+
+def views(instance: Instance, starts: int | None, symmetries: int, seed: int, policy: PolicyConfig) -> Views:
     """What to decode: the instance under its symmetries, and the first nodes of the rollouts of each."""
     indices = distinct_symmetries(symmetries, policy)
     tasks = [make_task(instance, index) for index in indices]

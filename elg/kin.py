@@ -13,6 +13,7 @@ each symmetry of an instance shows other solutions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import cycle
 from typing import NamedTuple
 from zlib import crc32
@@ -31,6 +32,7 @@ SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth 
 LEAST = 0.01  # smaller values are left out
 VOTE_PAIRS = 23  # nearest customers of each that may be joined with it: a window shows them
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
+BEST = 0.5  # edges of the best of these solutions have more, all others at most that
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
 
 
@@ -50,18 +52,25 @@ class Kin(NamedTuple):
 
 
 def find_kin(task: Task) -> Kin:
-    """Kin among the nodes of a task."""
-    n = len(task.coords)
+    """Kin among the nodes of a task. The latest are remembered: decoding and learning ask several times."""
+    demand = None if task.demand is None else task.demand.astype(np.int64).tobytes()
+    return _find_kin(task.coords.astype(np.float64).tobytes(), demand, task.capacity)
+
+
+@lru_cache(maxsize=32)
+def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
+    points = np.frombuffer(coords).reshape(-1, 2)
+    n = len(points)
     if n < 3:
         return Kin(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    if task.demand is None or task.capacity is None:
-        edges = candidate_edges(task.coords)
-        length = np.sqrt(((task.coords[edges[:, 0]] - task.coords[edges[:, 1]]) ** 2).sum(1))
-        alpha, typical = alphas(edges, length, n, ROUNDS)
-        with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
-            value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
-        return _matrix(n, edges, value.astype(np.float32))
-    return _matrix(n, *_votes(task))
+    if demand is not None:
+        return _matrix(n, *_votes(Task(points, np.frombuffer(demand, np.int64), capacity)))
+    edges = candidate_edges(points)
+    length = np.sqrt(((points[edges[:, 0]] - points[edges[:, 1]]) ** 2).sum(1))
+    alpha, typical = alphas(edges, length, n, ROUNDS)
+    with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
+        value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
+    return _matrix(n, edges, value.astype(np.float32))
 
 
 def join_kin(parts: Sequence[Kin]) -> Kin:
@@ -115,7 +124,7 @@ def _votes(task: Task) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         edges.append(np.unique(ends.min(0) * n + ends.max(0)))
         cost.append(total)
     key, count = np.unique(np.concatenate(edges), return_counts=True)
-    value = (count / len(edges) + np.isin(key, edges[int(np.argmin(cost))])) / 2
+    value = BEST * (count / len(edges) + np.isin(key, edges[int(np.argmin(cost))]))
     return np.stack([key // n, key % n], axis=1), value.astype(np.float32)
 
 

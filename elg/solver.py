@@ -19,6 +19,7 @@ from elg.solution import Solution, gap
 
 if TYPE_CHECKING:
     from elg.decode import Actions, DecodeConfig
+    from elg.greedy import Views
     from elg.policy import Policy
     from elg.search.ground import Ground, NodeArray
 
@@ -333,14 +334,17 @@ class _Run:
         from elg.greedy import best_solution, views, with_few_routes
 
         begin = time.perf_counter()
-        tasks, nodes = views(self.instance, starts, symmetries, self.config.seed, policy.config)
         pace = _Pace(on_progress)
+
+        def make_views() -> Views:
+            return views(self.instance, starts, symmetries, self.config.seed, policy.config)
 
         def roll_out() -> list[Actions]:
             return decode(policy, tasks, nodes, self.config.decoding(), on_progress=pace)
 
-        try:
-            rollouts = roll_out() if until is None else in_time(roll_out, until)  # compiling the decoder takes seconds
+        try:  # kin of a large instance and compiling the decoder take seconds
+            tasks, nodes = make_views() if until is None else in_time(make_views, until)
+            rollouts = roll_out() if until is None else in_time(roll_out, until)
         finally:
             self.spent["decode"] += time.perf_counter() - begin
             if (seconds := pace.seconds()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from elg.kin import best_savings
+from elg.kin import BEST, find_kin
 from elg.policy import PolicyConfig
 from elg.problems import Task
 
@@ -16,9 +16,12 @@ LEAST_STARTS = 8
 
 def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
     """Nodes to begin with: all, never the depot. A policy that sees savings solutions begins where their best does."""
-    if task.demand is not None and policy.kin:
-        return np.unique([node for route in best_savings(task) for node in (route[0], route[-1])])
-    return np.arange(0 if task.demand is None else 1, len(task.coords))
+    nodes = np.arange(0 if task.demand is None else 1, len(task.coords))
+    if task.demand is None or not policy.kin or len(nodes) < 2:
+        return nodes
+    kin = find_kin(task)
+    beside_depot = slice(kin.begin[0], kin.begin[1])
+    return kin.node[beside_depot][kin.value[beside_depot] > BEST]
 
 
 def choose_starts(task: Task, starts: int | None, seed: int, policy: PolicyConfig, views: int = 1) -> NDArray[np.int64]:

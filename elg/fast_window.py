@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
-from elg.kin import Kin, join_kin
+from elg.kin import BEST, Kin, join_kin
 from elg.problems import Task
 from elg.window import FAR, Window, WindowPolicy
 
@@ -151,14 +151,42 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             board.coords, board.order, board.rho, state.task[r] * board.size, depot, r, state.current[r],
             state.is_open, opened, sight.seen, sight.rho,
         )  # fmt: skip
-        _draw(board, state, r, found, sight)
+        radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
+        if state.kin_left.shape[0] > 0 and depot and state.current[r] > 0:
+            _show_best(board, state, r, found, sight)
+        _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
         if state.kin_left.shape[0] > 0:
             _draw_kin(board, state, r, found, sight, token)
     return busy
 
 
 @njit(nogil=True)
-def _draw(board, state, r, found, sight):  # type: ignore[no-untyped-def]
+def _show_best(board, state, r, found, sight):  # type: ignore[no-untyped-def]
+    """The best savings solution's next customers into the last slots of a window that hides them: see show_best."""
+    kin, base = board.kin, state.task[r] * board.size
+    here, last = base + state.current[r], -1
+    for slot in range(found - 1, max(found - 3, -1), -1):
+        first = board.size
+        for e in range(kin.begin[here], kin.begin[here + 1]):
+            node = kin.node[e]
+            if kin.value[e] > BEST and last < node < first and state.is_open[r, node] > 0:
+                hidden = True
+                for t in range(found):
+                    hidden = hidden and sight.seen[r, t] != node
+                if hidden:
+                    first = node
+        if first == board.size:
+            return
+        dx, dy = (
+            board.coords[base + first, 0] - board.coords[here, 0],
+            board.coords[base + first, 1] - board.coords[here, 1],
+        )
+        sight.seen[r, slot], sight.rho[r, slot] = first, np.float32(math.sqrt(dx * dx + dy * dy))
+        last = first
+
+
+@njit(nogil=True)
+def _draw(board, state, r, found, radius, sight):  # type: ignore[no-untyped-def]
     """The features of one rollout's window: see WindowPolicy.window."""
     depot = board.demand.shape[0] > 0
     base = state.task[r] * board.size
@@ -172,9 +200,6 @@ def _draw(board, state, r, found, sight):  # type: ignore[no-untyped-def]
         ahead_y = coords[base + sight.seen[r, 0], 1] - coords[here, 1]
     norm = math.sqrt(ahead_x * ahead_x + ahead_y * ahead_y)
     cosine, sine = (ahead_x / norm, ahead_y / norm) if norm > 0 else (1.0, 0.0)
-    radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
-    if radius == 0.0:
-        radius = 1.0
     sight.anchor[r, 0] = min(far / radius, FAR)
     sight.anchor[r, 1] = math.log1p(far / radius)
     if depot:
@@ -186,10 +211,12 @@ def _draw(board, state, r, found, sight):  # type: ignore[no-untyped-def]
             continue
         node = base + sight.seen[r, t]
         dx, dy = coords[node, 0] - coords[here, 0], coords[node, 1] - coords[here, 1]
-        sight.nodes[r, t, 0] = (dx * cosine + dy * sine) / radius
-        sight.nodes[r, t, 1] = (dy * cosine - dx * sine) / radius
-        sight.nodes[r, t, 2] = float(sight.rho[r, t]) / radius
-        sight.nodes[r, t, 3] = (far - math.sqrt((dx - ax) ** 2 + (dy - ay) ** 2)) / radius
+        rho = float(sight.rho[r, t])
+        scale = rho / FAR if rho > FAR * radius else radius
+        sight.nodes[r, t, 0] = (dx * cosine + dy * sine) / scale
+        sight.nodes[r, t, 1] = (dy * cosine - dx * sine) / scale
+        sight.nodes[r, t, 2] = rho / scale
+        sight.nodes[r, t, 3] = (far - math.sqrt((dx - ax) ** 2 + (dy - ay) ** 2)) / scale
         if depot:
             sight.nodes[r, t, 4] = float(board.demand[node]) / max(state.units[r], 1)
             sight.nodes[r, t, 5] = float(board.demand[node]) / board.capacity[state.task[r]]

@@ -30,7 +30,7 @@ from elg.search.construct import Routes, join_routes, paths, root
 ROUNDS = 100  # of the ascent of prices
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
-VOTE_PAIRS = 23  # nearest customers of each that may be joined with it: a window shows them
+VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
 BEST = 0.5  # edges of the best of these solutions have more, all others at most that
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances

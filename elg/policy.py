@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from elg.kin import kin_of
 from elg.neighbours import Neighbourhood, nearest, positional_encoding
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
-from elg.window import WindowPolicy
+from elg.window import WindowPolicy, show_best
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
 
@@ -427,6 +427,8 @@ class Policy(nn.Module):
         if self.problem.has_depot:  # the depot is a token of its own, never one of the K
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
+        if cache.kin is not None and self.problem.has_depot:
+            near = show_best(near, batch, cache.kin, state.current, candidates)
         closed = close(valid)
         u = torch.zeros_like(closed)
         if self.global_ is not None:
@@ -443,7 +445,7 @@ class Policy(nn.Module):
 
         The penalty is rho_i / max rho in N_K, xi outside and 0 for the depot token.
         """
-        node, present, share = near.node, near.present, near.rho / near.radius
+        node, present, share = near.node, near.present, (near.rho / near.radius).clamp(max=self.config.xi)
         if self.problem.has_depot:
             node, share = F.pad(node, (1, 0)), F.pad(share, (1, 0))
             present = F.pad(present, (1, 0), value=True)

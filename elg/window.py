@@ -17,13 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elg.kin import BEST
 from elg.neighbours import Neighbourhood, positional_encoding
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
 
 if TYPE_CHECKING:
     from elg.policy import Cache, PolicyConfig
 
-FAR = 2.0  # radii: an anchor further away is drawn at this distance, and its true one given as a logarithm
+FAR = 2.0  # radii: what is further away is drawn at this distance, and the anchor's true one given as a logarithm
 
 
 class Window(NamedTuple):
@@ -71,11 +72,13 @@ class WindowPolicy(nn.Module):
         dx, dy = there.unbind(-1)
         left = (there - anchor[:, :, None]).square().sum(-1).sqrt()  # from the neighbours to the anchor
         radius = near.radius.double()
+        # What lies beyond FAR (see show_best) is drawn at this distance.
+        scale = torch.where(near.rho > FAR * near.radius, near.rho.double() / FAR, radius)
         planes = [
-            (dx * cosine[..., None] + dy * sine[..., None]) / radius,
-            (dy * cosine[..., None] - dx * sine[..., None]) / radius,
-            near.rho.double() / radius,
-            (far - left) / radius,
+            (dx * cosine[..., None] + dy * sine[..., None]) / scale,
+            (dy * cosine[..., None] - dx * sine[..., None]) / scale,
+            near.rho.double() / scale,
+            (far - left) / scale,
         ]
         ends = [(far / radius).clamp(max=FAR), (far / radius).log1p()]
         if batch.demand is not None and batch.capacity is not None:
@@ -106,6 +109,25 @@ class WindowPolicy(nn.Module):
             h = layer(h, distance[:, None], closed[:, None, None], window.kin)
         # The ensemble multiplies by C: without the division, steps of the optimiser would be C times too large here.
         return self.readout(h).squeeze(-1) / self.clip
+
+
+def show_best(near: Neighbourhood, batch: Batch, kin: Tensor, current: Tensor, candidates: Tensor) -> Neighbourhood:
+    """The best savings solution's next customers, instead of the farthest neighbours where these hide them.
+
+    They are far away, but the radius stays that of the nearest. kin (B, N, N), current (B, M), candidates (B, M, N).
+    """
+    count = near.node.shape[2]
+    beside = gather_nodes(kin, current).gt(BEST) & candidates & (current > 0)[:, :, None]
+    hidden = beside & ~torch.zeros_like(candidates).scatter(2, near.node, near.present)
+    node, rho = near.node.clone(), near.rho.clone()
+    here = gather_nodes(batch.coords, current)
+    for slot in range(count - 1, max(count - 3, -1), -1):  # a customer has two neighbours at most
+        found, first = hidden.max(dim=2)  # the lowest index
+        away = (gather_nodes(batch.coords, first) - here).square().sum(-1).sqrt().float()
+        node[:, :, slot] = torch.where(found, first, node[:, :, slot])
+        rho[:, :, slot] = torch.where(found, away, rho[:, :, slot])
+        hidden = hidden.scatter(2, first[:, :, None], False)
+    return near._replace(node=node, rho=rho)
 
 
 def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -264,10 +264,22 @@ def local_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]
 # --- the window policy
 
 
+def shown(config: Any, task: Any, chosen: Sequence[int]) -> tuple[list[tuple[int, float]], float]:
+    """The neighbourhood and its radius; then the last neighbours give way to the best savings solution's next ones."""
+    near = neighbourhood(task, chosen, config.neighbours)
+    scale = radius(near)
+    if config.kin and task.demand is not None and chosen[-1] != 0:
+        kin, inside = find_kin(task).dense()[chosen[-1]], [node for node, _ in near]
+        hidden = [i for i in valid_nodes(task, chosen) if i > 0 and kin[i] > 0.5 and i not in inside]
+        for slot, node in zip((-1, -2), hidden, strict=False):
+            near[slot] = (node, math.dist(task.coords[chosen[-1]], task.coords[node]))
+    return near, scale
+
+
 def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]) -> dict[int, float]:
     """u_local of the valid depot and of the neighbours by the transformer over the window."""
-    near = neighbourhood(task, chosen, config.neighbours)
-    scale, cvrp = radius(near), task.demand is not None
+    near, scale = shown(config, task, chosen)
+    cvrp, kin = task.demand is not None, find_kin(task).dense().astype(float)
     here, end = task.coords[chosen[-1]], task.coords[0 if cvrp else chosen[0]]
     far = math.dist(here, end)
     ahead = end - here if far > 0 else (task.coords[near[0][0]] - here if near else np.zeros(2))
@@ -279,14 +291,14 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
     if cvrp:
         anchor.append(load_left(task, chosen) / task.capacity)
     tokens = [0 if cvrp else chosen[0], *(node for node, _ in near)]
-    kin = find_kin(task).dense().astype(float)
     left = [node for node in range(len(task.coords)) if node not in chosen or (cvrp and node == 0)]
     if config.kin:
         anchor += [kin[chosen[-1], tokens[0]], kin[tokens[0], left].sum()]
     rows = [linear(weights, "local.embed_anchor", np.array(anchor))]
     for rank, (node, rho) in enumerate(near):
-        places.append(turn @ (task.coords[node] - here) / scale)
-        x = [*places[-1], rho / scale, (far - math.dist(task.coords[node], end)) / scale]
+        unit = max(scale, rho / 2)  # nothing is drawn further away than twice the radius
+        places.append(turn @ (task.coords[node] - here) / unit)
+        x = [*places[-1], rho / unit, (far - math.dist(task.coords[node], end)) / unit]
         if cvrp:
             x += [task.demand[node] / load, task.demand[node] / task.capacity]
         if config.kin:
@@ -331,8 +343,8 @@ def window_layer(
 
 def penalties(config: Any, task: Any, chosen: Sequence[int]) -> dict[int, float]:
     """The normalised distance penalty of each valid node."""
-    near = neighbourhood(task, chosen, config.neighbours)
-    inside = {node: rho / radius(near) for node, rho in near}
+    near, scale = shown(config, task, chosen)
+    inside = {node: min(rho / scale, config.xi) for node, rho in near}
     out = {node: inside.get(node, config.xi) for node in valid_nodes(task, chosen)}
     if task.demand is not None and 0 in out:
         out[0] = 0.0

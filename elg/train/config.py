@@ -28,7 +28,7 @@ class DataConfig:
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
-    savings: bool = False  # CVRP: labels on the fly are the savings solutions that kin shows, a beginning
+    savings: bool = False  # CVRP: labels on the fly are the savings solutions that kin shows, in better order
     own: bool = False  # every second batch on the fly completes what the policy of train.init has begun
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 

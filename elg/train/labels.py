@@ -37,6 +37,7 @@ from elg.search.routes import Load, anneal, to_routes, to_walk
 
 HGS_LIMIT = 300  # customers; beyond, PyVRP's local search is ahead of HGS at these time limits
 ITERATIONS = 200  # of our own search per customer
+ROUTE_SECONDS = 0.001  # for the order of one route
 EXTENT = 10_000  # integer units across a CVRP: rounding an edge costs less than 0.01 % of a usual one
 FLUSH_SECONDS = 60.0  # what a kill -9 may lose
 SHARD_LABELS = 256
@@ -248,8 +249,10 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
 
 
 def label_savings(sample: Sample) -> Labelled:
-    """The routes that kin shows as the best."""
-    return label(sample, best_savings(as_task(sample)))
+    """The routes that kin shows as the best, each in a near-optimal order of its own customers."""
+    routes = [np.array([0, *route]) for route in best_savings(as_task(sample))]
+    orders = [label_tsp(Sample(sample.coords[route]), ROUTE_SECONDS).tour for route in routes]
+    return label(sample, [route[order[1:]].tolist() for route, order in zip(routes, orders, strict=True)])
 
 
 def _annealed(sample: Sample, seed: int) -> list[list[int]]:

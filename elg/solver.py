@@ -29,6 +29,8 @@ POLICY_SHARE = 0.2  # of the time limit is the policy's, at most
 IMPORT_SECONDS = 2.0  # that loading the policy may take, the first time
 PLANNED = 0.7  # of its share is filled with rollouts: those that are not ready in time are lost
 SAVINGS_SECONDS = 2e-4  # per node, at most
+KIN_SECONDS = {"tsp": 1.5e-4, "cvrp": 4e-4}  # per node, at most, to find kin
+KIN_SHARE = 0.5  # of the policy's time, at most, for that
 GRACE = 0.1  # seconds that fast_tsp may be late
 DESCENT_SHARE = 0.05  # of a TSP's time for our own search, before the policy
 KICKS_SHARE = 0.1  # of a TSP's time for our own search, before fast_tsp, which answers only at its end
@@ -304,10 +306,13 @@ class _Run:
         try:
             policy = in_time(self._policy, until)
             kind, workers = policy.config.local, self.config.workers
+            kin = KIN_SECONDS[self.instance.problem] * self.instance.customers if policy.config.kin else 0.0
+            if kin > KIN_SHARE * share:
+                return
             if kind not in _MEASURED:  # one rollout for each core shows how fast it is
                 self._decode(policy, min(workers, self.config.starts or workers), 1, stop_in_time, until)
             per_rollout = self.instance.customers * _MEASURED.get(kind, math.inf) / workers
-            rollouts = int(PLANNED * (until - time.perf_counter()) / per_rollout)
+            rollouts = int(PLANNED * (until - time.perf_counter() - kin) / per_rollout)
             starts = min(rollouts, self.config.starts or self.instance.customers)
             if rollouts >= workers:
                 self._decode(policy, starts, min(self.config.symmetries, rollouts // starts), stop_in_time, until)

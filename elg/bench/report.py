@@ -9,11 +9,12 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
 from elg.bench.run import Bench, Record, read_bench, read_records, write_csv
 from elg.bench.tables import Gaps, Table, instance_table, main_table, reference_gaps
@@ -22,6 +23,8 @@ from elg.files import atomic_write
 MOST_LISTED = 1000  # instances in the table of the page; more are in results.csv
 MARKS = "osD^vP*X<>"
 BINS = 8
+MOST_LINES = 9  # in the picture of gaps against N
+SMALL = 0.1  # gaps below are nearly the same on a logarithmic axis
 
 
 def write_report(path: Path, with_published: bool = True) -> Table:
@@ -113,19 +116,23 @@ def plot_gap_time(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
 
 
 def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
-    """Faint points for instances, lines through the means of bins of N with about equally many instances."""
+    """Faint points for instances, lines through the means of bins of N with about equally many instances.
+
+    Of many rows, only the best of each family.
+    """
+    rows = bench.rows if len(bench.rows) <= MOST_LINES else _best_of_families(bench, records, gaps)
     sizes = np.array(sorted({record.instance: record.nodes for record in records}.values()))
     edges = np.unique(np.quantile(sizes, np.linspace(0, 1, BINS + 1)))
     colour = colours(bench)
     styles: dict[str, int] = {}
-    for number, row in enumerate(bench.rows):
+    for number, row in enumerate(rows):
         own = [record for record in records if record.row == row]
         if not own:
             continue
         nodes = np.array([record.nodes for record in own])
         values = np.array([gaps[record.key] for record in own])
         style = styles[colour[row]] = styles.get(colour[row], -1) + 1
-        if len(bench.rows) <= 6:
+        if len(rows) <= 6:
             ax.scatter(nodes, values, s=9, color=colour[row], alpha=0.25, linewidths=0)
         which = np.clip(np.searchsorted(edges, nodes, side="right") - 1, 0, max(0, len(edges) - 2))
         bins = np.unique(which)
@@ -140,47 +147,63 @@ def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set(xlabel="N", ylabel="gap %", title=f"{bench.title}: gap against N")
-    _gap_axis(ax, min(gaps[record.key] for record in records))
+    _gap_axis(ax, min(gaps[record.key] for record in records if record.row in rows))
     _finish(ax)
+
+
+def _best_of_families(bench: Bench, records: Sequence[Record], gaps: Gaps) -> list[str]:
+    """The row with the lowest mean gap of each family, in their order."""
+    found = {row: [gaps[record.key] for record in records if record.row == row] for row in bench.rows}
+    order = sorted((row for row in bench.rows if found[row]), key=lambda row: fmean(found[row]))
+    best = {bench.families[row]: row for row in reversed(order)}  # the first of the order stays
+    return [row for row in bench.rows if row in best.values()]
 
 
 def plot_scatter(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
     """Instances: x the best row of the first family, y the best one of each other family, or else all other rows."""
     found = {row: {r.instance: gaps[r.key] for r in records if r.row == row} for row in bench.rows}
-    order = sorted((row for row in found if found[row]), key=lambda row: fmean(found[row].values()))
-    best = {bench.families[row]: row for row in reversed(order)}  # the first of the order stays
-    families = [family for family in dict.fromkeys(bench.families.values()) if family in best]
-    base = best[families[0]]
-    others = [best[family] for family in families[1:]] or [row for row in bench.rows if row in order and row != base]
-    lowest, most = np.inf, 0.0
+    base, *others = _best_of_families(bench, records, gaps)
+    others = others or [row for row in bench.rows if found[row] and row != base]
+    lowest = np.inf
     for number, row in enumerate(others):
         both = [name for name in found[row] if name in found[base]]
         if not both:
             continue
         x, y = [found[base][name] for name in both], [found[row][name] for name in both]
-        lowest, most = min(lowest, *x, *y), max(most, *x, *y)
+        lowest = min(lowest, *x, *y)
         mark = MARKS[number % len(MARKS)]
         ax.scatter(x, y, s=20, marker=mark, alpha=0.6, linewidths=0, color=f"C{(number + 1) % 10}", label=row)
-    if lowest > 0.01 and most / lowest > 20:
-        ax.set(xscale="log", yscale="log")
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter(NullFormatter())
-    ax.axline((1, 1), (2, 2), color="#888", linewidth=0.8, zorder=0)
+    if np.isfinite(lowest):
+        right, top = ax.get_xlim()[1], max(ax.get_xlim()[1], ax.get_ylim()[1])
+        _gap_scale(ax, "x", lowest, top)
+        _gap_scale(ax, "y", lowest, top)
+        ends = np.array([lowest, top])
+        ax.plot(ends, ends, color="#888", linewidth=0.8, zorder=0)
+        ax.set_xlim(right=right)
     ax.set(xlabel=f"gap % with {base}", ylabel="gap % with another row", title=f"{bench.title}: instance by instance")
     _finish(ax)
 
 
 def _gap_axis(ax: Axes, lowest: float) -> None:
-    """A logarithmic axis where the gaps span more than it takes to see them on a linear one."""
-    top = max(ax.get_ylim()[1], 1e-9)
-    if lowest > 0.01 and top / lowest > 20:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_formatter(NullFormatter())
-    elif lowest >= 0:
+    """The y axis of gaps, from `lowest` on."""
+    _gap_scale(ax, "y", lowest, ax.get_ylim()[1])
+    if lowest >= 0 and ax.get_yscale() != "log":
         ax.set_ylim(bottom=0)
+
+
+def _gap_scale(ax: Axes, name: Literal["x", "y"], lowest: float, top: float) -> None:
+    """A logarithmic axis where gaps span more than it takes to see them on a linear one; around 0 it stays linear."""
+    if top < 20 * max(lowest, SMALL):
+        return
+    set_scale, axis = (ax.set_xscale, ax.xaxis) if name == "x" else (ax.set_yscale, ax.yaxis)
+    if lowest > SMALL:
+        set_scale("log")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    else:
+        set_scale("symlog", linthresh=SMALL, linscale=0.5)
+        axis.set_major_locator(FixedLocator([0.0, *(m * 10.0**k for k in range(-1, 3) for m in (1, 2, 5))]))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _finish(ax: Axes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -28,6 +29,9 @@ class Processes:
             torch.cuda.set_device(self.device)
         if dist.is_torchelastic_launched() and not dist.is_initialized():
             dist.init_process_group("nccl" if use_gpu else "gloo", timeout=WAIT)
+        # A thread of gloo may give a tensor back after we have done so, and would need Python for it. If that is just
+        # shutting down, the process ends with SIGABRT (https://github.com/pytorch/pytorch/pull/179291).
+        self.held: deque[Tensor] = deque(maxlen=8)
         together = dist.is_initialized()
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
 
@@ -49,6 +53,7 @@ class Processes:
         if self.count == 1:
             return value
         shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+        self.held.append(shared)
         dist.broadcast(shared, 0)
         return float(shared)
 
@@ -56,6 +61,7 @@ class Processes:
         """The sum over all processes."""
         if self.count > 1:
             values = values.to(self.device, copy=True)
+            self.held.append(values)
             dist.all_reduce(values)
         return values
 
@@ -77,11 +83,7 @@ class Processes:
             parameter.grad = grad if uses else None
 
     def close(self) -> None:
-        """Part, all together.
-
-        Without the barrier, a thread of gloo may still be giving back the tensor of the last sum while Python shuts
-        down, and that ends the process with SIGABRT (https://github.com/pytorch/pytorch/pull/179291).
-        """
+        """Part, all together."""
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()

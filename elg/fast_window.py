@@ -164,25 +164,26 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
 def _show_best(board, state, r, found, sight):  # type: ignore[no-untyped-def]
     """The best savings solution's next customers into the last slots of a window that hides them: see show_best."""
     kin, base = board.kin, state.task[r] * board.size
-    here, last = base + state.current[r], -1
-    for slot in range(found - 1, max(found - 3, -1), -1):
-        first = board.size
-        for e in range(kin.begin[here], kin.begin[here + 1]):
-            node = kin.node[e]
-            if kin.value[e] > BEST and last < node < first and state.is_open[r, node] > 0:
-                hidden = True
-                for t in range(found):
-                    hidden = hidden and sight.seen[r, t] != node
-                if hidden:
-                    first = node
-        if first == board.size:
-            return
-        dx, dy = (
-            board.coords[base + first, 0] - board.coords[here, 0],
-            board.coords[base + first, 1] - board.coords[here, 1],
-        )
-        sight.seen[r, slot], sight.rho[r, slot] = first, np.float32(math.sqrt(dx * dx + dy * dy))
-        last = first
+    here = base + state.current[r]
+    first = second = board.size  # the hidden ones, the lower index first
+    slot = found - 1
+    for e in range(kin.begin[here], kin.begin[here + 1]):
+        node = kin.node[e]
+        if kin.value[e] <= BEST or state.is_open[r, node] == 0:
+            continue
+        hidden = True
+        for t in range(found):
+            hidden = hidden and sight.seen[r, t] != node
+        if hidden:
+            first, second = (node, first) if node < first else (first, node)
+        elif sight.seen[r, found - 1] == node:
+            slot = found - 2
+    for node in (first, second):
+        if node < board.size and slot >= 0:
+            dx = board.coords[base + node, 0] - board.coords[here, 0]
+            dy = board.coords[base + node, 1] - board.coords[here, 1]
+            sight.seen[r, slot], sight.rho[r, slot] = node, np.float32(math.sqrt(dx * dx + dy * dy))
+        slot -= 1
 
 
 @njit(nogil=True)

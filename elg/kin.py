@@ -57,7 +57,7 @@ def find_kin(task: Task) -> Kin:
     return _find_kin(task.coords.astype(np.float64).tobytes(), demand, task.capacity)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=512)
 def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
     points = np.frombuffer(coords).reshape(-1, 2)
     n = len(points)
@@ -102,7 +102,10 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
     both = np.concatenate([edges, edges[:, ::-1]])
     order = np.argsort(both[:, 0], kind="stable")
     begin = np.searchsorted(both[order, 0], np.arange(n + 1))
-    return Kin(begin, both[order, 1], np.concatenate([value, value])[order])
+    kin = Kin(begin, both[order, 1], np.concatenate([value, value])[order])
+    for part in kin:
+        part.setflags(write=False)  # it is shared by all who ask
+    return kin
 
 
 # --- savings ---------------------------------------------------------------------------------------------------------
@@ -141,7 +144,7 @@ def _solutions(task: Task) -> Iterator[tuple[NDArray[np.int64], float]]:
     rng = np.random.default_rng(crc32(coords.tobytes()))
     for shape, noise in zip(SHAPES, cycle(NOISE), strict=False):
         saved = far[a] + far[b] - shape * between * (1 + noise * rng.standard_normal(len(a)))
-        order = np.argsort(-saved)
+        order = np.argsort(-saved, kind="stable")
         order = order[saved[order] > 0]
         links = join_routes(a[order], b[order], demand, capacity)
         way = np.sqrt(((coords[:, None] - coords[links]) ** 2).sum(2))[1:]

@@ -476,6 +476,8 @@ class Policy(nn.Module):
         if doubtful is None:
             return self._log_p(cache, state, chosen).view(*actions.shape[:2], -1)
         worth = doubtful[0].flatten()
+        if not worth.any():
+            return torch.zeros(*actions.shape[:2], len(steps), device=chosen.device)
         log_p = self._log_p(cache, State(*(part[:, worth] for part in state)), chosen[:, worth])
         return torch.zeros(chosen.shape, device=chosen.device).masked_scatter(worth, log_p).view(*actions.shape[:2], -1)
 
@@ -489,6 +491,8 @@ class Policy(nn.Module):
         if len(cache.batch.size) == 1:  # of one task, states without a choice can be left out: their log p is 0
             free = self.problem.valid(cache.batch, state)[0].sum(-1) > 1
             state = State(*(part[:, free] for part in state))
+            if not free.any():
+                return torch.zeros(chosen.shape, device=chosen.device)
         log_p = self.logits(cache, state).log_softmax(-1).gather(2, chosen[:, free, None])
         return torch.zeros(chosen.shape, device=chosen.device).masked_scatter(free.expand_as(chosen), log_p)
 

@@ -312,10 +312,12 @@ class _Run:
             if kind not in _MEASURED:  # one rollout for each core shows how fast it is
                 self._decode(policy, min(workers, self.config.starts or workers), 1, stop_in_time, until)
             per_rollout = self.instance.customers * _MEASURED.get(kind, math.inf) / workers
-            rollouts = int(PLANNED * (until - time.perf_counter() - kin) / per_rollout)
+            rollouts = int((PLANNED * (until - time.perf_counter()) - kin) / per_rollout)
             starts = min(rollouts, self.config.starts or self.instance.customers)
             if rollouts >= workers:
-                self._decode(policy, starts, min(self.config.symmetries, rollouts // starts), stop_in_time, until)
+                most = int(KIN_SHARE * share / kin) if kin else self.config.symmetries  # each has its own kin
+                symmetries = min(self.config.symmetries, rollouts // starts, most)
+                self._decode(policy, starts, symmetries, stop_in_time, until)
         except Late:
             return
 

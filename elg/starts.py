@@ -14,9 +14,14 @@ WINDOW_MOVES = 120_000  # of a window policy over all views unless asked for mor
 LEAST_STARTS = 8
 
 
+def all_starts(task: Task) -> NDArray[np.int64]:
+    """Every node but the depot."""
+    return np.arange(0 if task.demand is None else 1, len(task.coords))
+
+
 def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
-    """Nodes to begin with: all, never the depot. A policy that sees savings solutions begins where their best does."""
-    nodes = np.arange(0 if task.demand is None else 1, len(task.coords))
+    """Nodes to begin with: all, or if the policy sees savings solutions those where the best one's routes end."""
+    nodes = all_starts(task)
     if task.demand is None or not policy.kin or len(nodes) < 2:
         return nodes
     kin = find_kin(task)
@@ -29,7 +34,7 @@ def choose_starts(task: Task, starts: int | None, seed: int, policy: PolicyConfi
 
     views: as how many tasks the instance is decoded; without `starts`, they share what a window policy may take.
     """
-    nodes = np.arange(0 if task.demand is None else 1, len(task.coords))
+    nodes = all_starts(task)
     if policy.local == "window":
         most = max(LEAST_STARTS, WINDOW_MOVES // (max(2, views) * len(nodes)))
     else:

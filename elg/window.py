@@ -114,18 +114,21 @@ class WindowPolicy(nn.Module):
 def show_best(near: Neighbourhood, batch: Batch, kin: Tensor, current: Tensor, candidates: Tensor) -> Neighbourhood:
     """The best savings solution's next customers, instead of the farthest neighbours where these hide them.
 
-    They are far away, but the radius stays that of the nearest. kin (B, N, N), current (B, M), candidates (B, M, N).
+    They are far away, but the radius stays that of the nearest. A customer has two such at most, and none drives out
+    the other. kin (B, N, N), current (B, M), candidates (B, M, N). The angles stay as they were: a window has its own.
     """
-    count = near.node.shape[2]
+    last = near.node.shape[2] - 1
     beside = gather_nodes(kin, current).gt(BEST) & candidates & (current > 0)[:, :, None]
     hidden = beside & ~torch.zeros_like(candidates).scatter(2, near.node, near.present)
-    node, rho = near.node.clone(), near.rho.clone()
+    taken = beside.gather(2, near.node[:, :, last:]).squeeze(2)  # the last one is such a customer
+    node, rho = near.node, near.rho
     here = gather_nodes(batch.coords, current)
-    for slot in range(count - 1, max(count - 3, -1), -1):  # a customer has two neighbours at most
+    for slot in (torch.where(taken, last - 1, last), torch.full_like(current, last - 1)):
         found, first = hidden.max(dim=2)  # the lowest index
         away = (gather_nodes(batch.coords, first) - here).square().sum(-1).sqrt().float()
-        node[:, :, slot] = torch.where(found, first, node[:, :, slot])
-        rho[:, :, slot] = torch.where(found, away, rho[:, :, slot])
+        at = (torch.arange(last + 1, device=slot.device) == slot[:, :, None]) & found[:, :, None]
+        node = torch.where(at, first[:, :, None], node)
+        rho = torch.where(at, away[:, :, None], rho)
         hidden = hidden.scatter(2, first[:, :, None], False)
     return near._replace(node=node, rho=rho)
 

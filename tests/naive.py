@@ -271,7 +271,8 @@ def shown(config: Any, task: Any, chosen: Sequence[int]) -> tuple[list[tuple[int
     if config.kin and task.demand is not None and chosen[-1] != 0:
         kin, inside = find_kin(task).dense()[chosen[-1]], [node for node, _ in near]
         hidden = [i for i in valid_nodes(task, chosen) if i > 0 and kin[i] > 0.5 and i not in inside]
-        for slot, node in zip((-1, -2), hidden, strict=False):
+        slots = [slot for slot in range(len(near) - 1, -1, -1) if kin[inside[slot]] <= 0.5]
+        for slot, node in zip(slots, hidden, strict=False):
             near[slot] = (node, math.dist(task.coords[chosen[-1]], task.coords[node]))
     return near, scale
 

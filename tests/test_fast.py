@@ -122,6 +122,8 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"log_temperature": True},
         {**WINDOW, "neighbours": 6},
         {**WINDOW, "neighbours": 6, "kin": True},
+        {**WINDOW, "neighbours": 2, "kin": True},
+        {**WINDOW, "neighbours": 1, "kin": True},
         {**WINDOW, "neighbours": 100, "clip": 10.0},
     ],
     ids=str,

@@ -95,8 +95,10 @@ def layout(rows: Sequence[Row], configs: dict[str, Config], results: Path, title
         f"measured: {train.method}, {train.steps} steps of {data.batch} instances with N = {data.sizes}, "
         f"{data.distribution}, seed {train.seed}, the same for all; published: 350,000 steps of 120 on a GPU"
     )
+    less = ", ".join(f"{VARIANTS[name]} ({' '.join(COSTLY[name])})" for name in configs if name in COSTLY)
+    notes = (note, f"but for what costs too much: {less}") if less else (note,)
     header = ("", "all 49 (published)", *groups, "all")
-    return Table(f"Ablations on {title}: mean gap %", header, tuple(lines), (note,))
+    return Table(f"Ablations on {title}: mean gap %", header, tuple(lines), notes)
 
 
 def _mean(keys: Sequence[tuple[str, str]], gaps: Gaps) -> str:

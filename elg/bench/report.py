@@ -156,7 +156,7 @@ def _best_of_families(bench: Bench, records: Sequence[Record], gaps: Gaps) -> li
     found = {row: [gaps[record.key] for record in records if record.row == row] for row in bench.rows}
     order = sorted((row for row in bench.rows if found[row]), key=lambda row: fmean(found[row]))
     best = {bench.families[row]: row for row in reversed(order)}  # the first of the order stays
-    return [row for row in bench.rows if row in best.values()]
+    return [best[family] for family in dict.fromkeys(bench.families.values()) if family in best]
 
 
 def plot_scatter(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
@@ -201,7 +201,8 @@ def _gap_scale(ax: Axes, name: Literal["x", "y"], lowest: float, top: float) -> 
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     else:
         set_scale("symlog", linthresh=SMALL, linscale=0.5)
-        axis.set_major_locator(FixedLocator([0.0, *(m * 10.0**k for k in range(-1, 3) for m in (1, 2, 5))]))
+        ticks = [m * 10.0**k for k in range(-1, 4) for m in (1, 2, 5)]
+        axis.set_major_locator(FixedLocator([*(-tick for tick in ticks), 0.0, *ticks]))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 

@@ -115,15 +115,16 @@ class Config:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:
             raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
-        if self.data.savings and not (self.policy.kin and self.policy.problem == "cvrp" and not self.data.labels):
-            raise ValueError("data.savings is on: it needs policy.kin, a CVRP, and labels made on the fly")
+        on_the_fly = self.train.method == "imitate" and not self.data.labels
+        if self.data.savings and not (self.policy.kin and self.policy.problem == "cvrp" and on_the_fly):
+            raise ValueError("data.savings is on: it needs policy.kin, a CVRP, and imitation of labels made on the fly")
         if self.data.savings and self.data.own:
             raise ValueError("data.savings and data.own are both on")
         if self.data.own and not self.train.init:
             raise ValueError("data.own is on: it needs the weights of train.init")
         if self.data.own and self.policy.problem == "tsp" and self.data.starts != 1:
             raise ValueError(f"data.own is on: a tour that was begun has one start, data.starts is {self.data.starts}")
-        if self.data.own and (self.train.method != "imitate" or self.data.labels):
+        if self.data.own and not on_the_fly:
             raise ValueError("data.own is on: it needs train.method 'imitate' and labels made on the fly")
 
     def _check_distribution(self, place: str, name: str) -> None:

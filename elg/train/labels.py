@@ -37,7 +37,7 @@ from elg.search.routes import Load, anneal, to_routes, to_walk
 
 HGS_LIMIT = 300  # customers; beyond, PyVRP's local search is ahead of HGS at these time limits
 ITERATIONS = 200  # of our own search per customer
-ROUTE_SECONDS = 0.001  # for the order of one route
+ROUTE_SECONDS = 1e-4  # per customer, for the order of one route
 EXTENT = 10_000  # integer units across a CVRP: rounding an edge costs less than 0.01 % of a usual one
 FLUSH_SECONDS = 60.0  # what a kill -9 may lose
 SHARD_LABELS = 256
@@ -250,9 +250,15 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
 
 def label_savings(sample: Sample) -> Labelled:
     """The routes that kin shows as the best, each in a near-optimal order of its own customers."""
-    routes = [np.array([0, *route]) for route in best_savings(as_task(sample))]
-    orders = [label_tsp(Sample(sample.coords[route]), ROUTE_SECONDS).tour for route in routes]
-    return label(sample, [route[order[1:]].tolist() for route, order in zip(routes, orders, strict=True)])
+    return label(sample, [_reordered(sample.coords, route) for route in best_savings(as_task(sample))])
+
+
+def _reordered(coords: np.ndarray, route: list[int]) -> list[int]:
+    """The customers of a route in the order of a near-optimal tour with the depot, unless that is longer."""
+    nodes = np.array([0, *route])
+    tour = label_tsp(Sample(coords[nodes]), ROUTE_SECONDS * len(nodes)).tour
+    better = nodes[tour]
+    return better[1:].tolist() if tour_cost(coords, better) < tour_cost(coords, nodes) else route
 
 
 def _annealed(sample: Sample, seed: int) -> list[list[int]]:
@@ -477,7 +483,7 @@ def _claim(store: LabelStore, stream: Stream) -> None:
         temporary = path.with_suffix(".tmp")
         temporary.write_text(text)
         os.replace(temporary, path)
-    elif path.read_text() != text:
+    elif {"savings": False} | json.loads(path.read_text()) != json.loads(text):  # older ones do not say it
         raise ValueError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
 
 

@@ -174,11 +174,10 @@ class Trainer:
             doubtful = None
             if config.data.sure < 1:  # then a chunk is one instance
                 doubtful = (torch.from_numpy(sure).to(device) < config.data.sure)[None, :, steps]
-                if not doubtful.any():  # there is nothing to learn
-                    continue
             with self._autocast():
                 loss = loss_of(self.policy, batch, actions, steps, doubtful)
-            loss.backward()
+            if loss.requires_grad:  # not where every move was sure
+                loss.backward()
             total += loss.detach()
         return total, torch.tensor(float(len(mine)), device=device), len(tasks)
 

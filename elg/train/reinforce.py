@@ -16,7 +16,7 @@ from torch import Tensor
 from elg.decode import Certainty, DecodeConfig, decode
 from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
-from elg.starts import good_starts
+from elg.starts import all_starts, good_starts
 
 
 def sample_rollouts(
@@ -27,16 +27,19 @@ def sample_rollouts(
     config: DecodeConfig,
     certainty: list[Certainty] | None = None,
 ) -> list[NDArray[np.int32]]:
-    """Sampled rollouts (M, T_i) of each task, from M different start nodes (0: from all of them); see decode.
+    """Sampled rollouts (M, T_i) of each task, from M good start nodes (0: from all nodes); see decode.
 
     Each task has its own generator: its rollouts do not depend on which others are in this process.
     """
-    first = [_some(good_starts(task, policy.config), starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
+    first = [
+        _some(good_starts(task, policy.config), starts, rng) if starts else all_starts(task)
+        for task, rng in zip(tasks, rngs, strict=True)
+    ]
     return decode(policy, tasks, first, config, rngs, certainty=certainty)
 
 
 def _some(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return nodes if count in (0, len(nodes)) else rng.choice(nodes, count, replace=count > len(nodes))
+    return nodes if count == len(nodes) else rng.choice(nodes, count, replace=count > len(nodes))
 
 
 def pieces(

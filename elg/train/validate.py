@@ -46,7 +46,7 @@ def label_seconds(problem: ProblemName, size: int) -> float:
 
 
 def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> list[Gaps]:
-    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over its list of nodes."""
+    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over the good ones."""
     tasks = [as_task(label.sample) for label in labels]
     first = [_spread(good_starts(task, policy.config), starts) for task in tasks]
     found: list[Gaps] = []

@@ -117,6 +117,7 @@ def test_savings_as_labels_need_a_policy_that_sees_them() -> None:
         ("imitate-cvrp", on[:1]),
         ("imitate-tsp", on),
         ("imitate-cvrp", [*on, 'data.labels=["x.npz"]']),
+        ("imitate-cvrp", [*on, "train.method=reinforce"]),
         ("imitate-cvrp", [*on, "data.own=true", "train.init=x.safetensors"]),
     ):
         with pytest.raises(ValueError, match=r"data\.savings"):

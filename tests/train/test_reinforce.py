@@ -13,6 +13,7 @@ from torch import Tensor
 from elg.decode import DecodeConfig
 from elg.policy import Policy, PolicyConfig
 from elg.problems import Batch, Task, make_batch
+from elg.starts import good_starts
 from elg.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_rollouts
 
 ONE = DecodeConfig(threads=1)
@@ -170,3 +171,24 @@ def test_states_without_doubt_hardly_matter(problem: str, loss_of: Callable[...,
     found = gradients(policy, loss_of(policy, batch, actions, steps, doubtful))
     error = sum(float((found[name] - value).square().sum()) for name, value in whole.items())
     assert error < 1e-3 * sum(float(value.square().sum()) for value in whole.values())
+
+
+@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
+def test_where_nothing_is_doubtful_there_is_no_gradient(loss_of: Callable[..., Tensor]) -> None:
+    policy = small_policy("cvrp", local="window", local_layers=1, global_policy=False, penalty=False)
+    tasks = tasks_of("cvrp", [9])
+    rollouts = sample_rollouts(policy, tasks, 4, generators(1), DecodeConfig())
+    ((batch, actions),) = pieces(tasks, rollouts, 1, torch.device("cpu"))
+    steps = torch.arange(1, actions.shape[2])
+    loss = loss_of(policy, batch, actions, steps, torch.zeros(1, 4, len(steps), dtype=torch.bool))
+    assert float(loss) == 0
+    assert not loss.requires_grad
+
+
+def test_a_policy_that_sees_savings_samples_from_where_they_end() -> None:
+    policy = small_policy("cvrp", local="window", local_layers=1, global_policy=False, penalty=False, kin=True)
+    tasks = tasks_of("cvrp", [14, 14])
+    some, every = (sample_rollouts(policy, tasks, count, generators(2), DecodeConfig()) for count in (3, 0))
+    for task, few, all_ in zip(tasks, some, every, strict=True):
+        assert set(few[:, 0]) <= set(good_starts(task, policy.config))
+        assert all_[:, 0].tolist() == list(range(1, len(task.coords)))

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -476,14 +476,17 @@ def _in_order(stream: Stream, start: int, workers: int) -> Iterator[Labelled]:
 
 
 def _claim(store: LabelStore, stream: Stream) -> None:
-    """Write down which stream a store holds, or check that it is this one: resuming must not mix two."""
+    """Write down which stream a store holds, or check that it is this one: resuming must not mix two.
+
+    What an older version did not write down has its default.
+    """
     store.folder.mkdir(parents=True, exist_ok=True)
     path, text = store.folder / "stream.json", json.dumps(asdict(stream))
     if not path.exists():
         temporary = path.with_suffix(".tmp")
         temporary.write_text(text)
         os.replace(temporary, path)
-    elif {"savings": False} | json.loads(path.read_text()) != json.loads(text):  # older ones do not say it
+    elif {field.name: field.default for field in fields(Stream)} | json.loads(path.read_text()) != json.loads(text):
         raise ValueError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
 
 

@@ -45,6 +45,7 @@ class TrainConfig:
     """How to learn from them."""
 
     method: Literal["reinforce", "imitate", "improve"] = "reinforce"
+    best_of: int = 1  # REINFORCE: how many rollouts of an instance share their best one's reward; 1: each has its own
     steps: int = 0  # stop after so many; 0: stop by the clock
     minutes: float = 0.0  # stop after so much training time; 0: stop by steps
     global_steps: int = 0  # the first stage: that many steps without the local policy
@@ -71,7 +72,9 @@ class TrainConfig:
         if (self.steps > 0) == (self.minutes > 0):
             raise ValueError(f"train.steps is {self.steps} and train.minutes is {self.minutes:g}: set one of them")
         _at_least("train", self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
-        _at_least("train", self, seed=0, chunk=1, checkpoint_minutes=0)
+        _at_least("train", self, best_of=1, seed=0, chunk=1, checkpoint_minutes=0)
+        if self.best_of > 1 and self.method != "reinforce":
+            raise ValueError(f"train.best_of is {self.best_of}, but train.method is {self.method!r}")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"train.lr is {self.lr}, must be positive")
         if self.ema >= 1:
@@ -115,6 +118,8 @@ class Config:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:
             raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
+        if self.train.best_of > 1 and 0 < self.data.starts <= self.train.best_of:
+            raise ValueError(f"train.best_of is {self.train.best_of}, must be below data.starts, {self.data.starts}")
         on_the_fly = self.train.method == "imitate" and not self.data.labels
         if self.data.savings and not (self.policy.kin and self.policy.problem == "cvrp" and on_the_fly):
             raise ValueError("data.savings is on: it needs policy.kin, a CVRP, and imitation of labels made on the fly")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,9 @@ class Trainer:
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
         certainty: list[Certainty] = []
         rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding, certainty)
-        loss_of = reinforce_loss if config.train.method == "reinforce" else best_rollout_loss
+        loss_of = best_rollout_loss
+        if config.train.method == "reinforce":
+            loss_of = partial(reinforce_loss, best_of=config.train.best_of)
         total = torch.zeros((), device=device)
         parts = pieces(mine, rollouts, config.train.chunk, device)
         firsts = zip(rngs[:: config.train.chunk], certainty[:: config.train.chunk], strict=True)

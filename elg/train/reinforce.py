@@ -6,6 +6,7 @@ instances at a time. That is the same gradient as stepping with autograd, for a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -61,25 +62,46 @@ def _stay(actions: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
     return np.pad(actions, ((0, 0), (0, longest - actions.shape[1])), mode="edge")
 
 
-def advantages(length: Tensor) -> Tensor:
-    """(B, M): how much shorter than the mean of its instance, divided by the largest such value of the instance.
+def advantages(length: Tensor, best_of: int = 1) -> Tensor:
+    """(B, M): what a rollout is worth in its instance, divided by the largest such value of the instance.
 
+    Alone: how much shorter it is than the others' mean. With best_of = k: how much shorter the best of k rollouts is on
+    average when this is one of them than when they are all others. Its gradient is that of the expected best of k.
     Where all rollouts are equally long up to rounding, there is nothing to learn: 0.
     """
-    mean = length.mean(dim=1, keepdim=True)
-    gain = mean - length
+    count = length.shape[1]
+    if count == 1:
+        return torch.zeros_like(length)
+    best_of = min(best_of, count - 1)
+    rivals = length[:, None].expand(-1, count, -1)[:, ~torch.eye(count, dtype=torch.bool, device=length.device)]
+    rivals = rivals.unflatten(1, (count, count - 1)).sort(dim=2).values  # (B, M, M - 1), the best first
+    without = rivals @ _chance_to_lead(count - 1, best_of).to(length)
+    with_it = length
+    if best_of > 1:
+        with_it = rivals.minimum(length[:, :, None]) @ _chance_to_lead(count - 1, best_of - 1).to(length)
+    gain = without - with_it
     most = gain.amax(dim=1, keepdim=True)
-    return torch.where(most > 1e-6 * mean, gain / most, 0.0)
+    return torch.where(most > 1e-6 * length.mean(dim=1, keepdim=True), gain / most, 0.0)
+
+
+def _chance_to_lead(count: int, size: int) -> Tensor:
+    """(count,): how likely each, the best first, is the best of `size` drawn from `count`."""
+    return torch.tensor([math.comb(count - 1 - i, size - 1) / math.comb(count, size) for i in range(count)])
 
 
 def reinforce_loss(
-    policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None, doubtful: Tensor | None = None
+    policy: Policy,
+    batch: Batch,
+    actions: Tensor,
+    steps: Tensor | None = None,
+    doubtful: Tensor | None = None,
+    best_of: int = 1,
 ) -> Tensor:
     """Sum over instances of the mean over rollouts of -advantage * log p.
 
     Some of the steps stand for all of them: the gradient is right on average. See log_prob for `doubtful`.
     """
-    weight = advantages(policy.problem.length(batch, actions))
+    weight = advantages(policy.problem.length(batch, actions), best_of)
     log_p = policy.log_prob(batch, actions, steps, doubtful).mean(-1) * (actions.shape[2] - 1)
     return -(weight * log_p).mean(dim=1).sum()
 

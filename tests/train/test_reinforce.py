@@ -1,6 +1,7 @@
 """REINFORCE: the parallel gradient is that of stepping, advantages by hand, sampling that knows no neighbours."""
 
 from collections.abc import Callable
+from itertools import combinations
 
 import naive
 import numpy as np
@@ -83,10 +84,26 @@ def test_advantages_by_hand() -> None:
     torch.testing.assert_close(advantages(length), expected)
 
 
-def test_equally_long_rollouts_teach_nothing() -> None:
+@pytest.mark.parametrize("best_of", [2, 3, 5, 7])
+def test_advantages_of_the_best_of_several_by_trying_all(best_of: int) -> None:
+    length = torch.rand(2, 7, generator=torch.Generator().manual_seed(best_of))
+    expected = torch.zeros_like(length)
+    best_of_others = min(best_of, 6)
+    for b in range(2):
+        for i in range(7):
+            others = [j for j in range(7) if j != i]
+            alone = [min(length[b, list(team)]) for team in combinations(others, best_of_others)]
+            joined = [min(length[b, [i, *team]]) for team in combinations(others, best_of_others - 1)]
+            expected[b, i] = torch.stack(alone).mean() - torch.stack(joined).mean()
+    torch.testing.assert_close(advantages(length, best_of), expected / expected.amax(dim=1, keepdim=True))
+
+
+@pytest.mark.parametrize("best_of", [1, 8])
+def test_equally_long_rollouts_teach_nothing(best_of: int) -> None:
     length = torch.full((1, 50), 7.1234567)
     length[0, ::2] += 5e-7  # a sum in another order
-    assert advantages(length).abs().max() == 0
+    assert advantages(length, best_of).abs().max() == 0
+    assert advantages(length[:, :1], best_of).abs().max() == 0
 
 
 def test_best_rollout_loss_by_hand() -> None:

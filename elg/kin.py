@@ -3,7 +3,8 @@
 TSP: a tour is a connected graph with N edges, two at every node. The cheapest connected graph with N edges is easy (a
 minimum spanning tree and one edge more), and prices on the nodes (Held and Karp 1970) bring its degrees close to 2. How
 much that lower bound rises when an edge is forced into it, the edge's alpha, tells better than the edge's length
-whether good tours have it (Helsgaun 2000).
+whether good tours have it (Helsgaun 2000). The shares of edges that the best prices come to (elg.subtours) tell more
+still: an edge's value is the mean of both.
 
 CVRP: the savings of Clarke and Wright, several times, each time with savings changed a little: in how many of these
 solutions two nodes are neighbours, and whether they are in the best one. The changes depend on where the points lie, so
@@ -26,8 +27,10 @@ from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from elg.problems import Batch, Task
 from elg.search.construct import Routes, join_routes, paths, root
+from elg.subtours import edge_shares
 
 ROUNDS = 100  # of the ascent of prices
+MOST_NODES = 5000  # with more, shares of edges come from the ascent: linear programs grow faster than the instance
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
@@ -67,10 +70,13 @@ def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
         return _matrix(n, *_votes(Task(points, np.frombuffer(demand, np.int64), capacity)))
     edges = candidate_edges(points)
     length = np.sqrt(((points[edges[:, 0]] - points[edges[:, 1]]) ** 2).sum(1))
-    alpha, typical = alphas(edges, length, n, ROUNDS)
+    alpha, typical, share = alphas(edges, length, n, ROUNDS)
+    if n <= MOST_NODES:
+        exact = edge_shares(edges, length, n)
+        share = share if exact is None else exact
     with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
         value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
-    return _matrix(n, edges, value.astype(np.float32))
+    return _matrix(n, edges, ((value + share) / 2).astype(np.float32))
 
 
 def join_kin(parts: Sequence[Kin]) -> Kin:
@@ -181,13 +187,17 @@ def _unique(edges: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @njit(cache=True, nogil=True)
 def alphas(edges, length, n, rounds):  # type: ignore[no-untyped-def]
-    """Alpha (E,) of the edges of a graph, and the mean length of the bound's edges at each node (N,)."""
+    """Of the edges of a graph: alpha (E,), the mean length of the bound's edges at each node (N,), and the share of the
+    later rounds in which the bound had them (E,)."""
     price, best_price, last = np.zeros(n), np.zeros(n), np.zeros(n)
     parent, degree = np.zeros(n, np.int64), np.zeros(n, np.int64)
     chosen, cost = np.zeros(len(edges), np.int8), length.copy()
     total, _ = _grow(edges, cost, parent, chosen, degree)
     best, step = -np.inf, 0.3 * total / n
-    for _ in range(rounds):
+    share, late = np.zeros(len(edges)), rounds // 2
+    for turn in range(rounds):
+        if turn >= late:
+            share += (chosen > 0) / (rounds - late)
         bound = total - 2 * price.sum()
         if bound > best:
             best = bound
@@ -201,7 +211,7 @@ def alphas(edges, length, n, rounds):  # type: ignore[no-untyped-def]
         total, _ = _grow(edges, cost, parent, chosen, degree)
     _charge(edges, length, best_price, cost)
     _, dearest = _grow(edges, cost, parent, chosen, degree)
-    return _forced(edges, cost, chosen, n, dearest), _typical(edges, length, chosen, n)
+    return _forced(edges, cost, chosen, n, dearest), _typical(edges, length, chosen, n), share
 
 
 @njit(nogil=True)

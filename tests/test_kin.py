@@ -32,7 +32,7 @@ def test_alpha_is_what_forcing_an_edge_costs() -> None:
         coords = rng.random((n, 2))
         edges = np.stack(np.triu_indices(n, 1), axis=1)
         length = np.hypot(*(coords[edges[:, 0]] - coords[edges[:, 1]]).T)
-        alpha, _ = alphas(edges, length, n, 0)
+        alpha, _, _ = alphas(edges, length, n, 0)
         free = cheapest_connected(n, edges, length)
         for e in range(len(edges)):
             # The forced edge may also take the place of the one besides, if that is cheaper than its cycle's.

@@ -3,8 +3,8 @@
 TSP: a tour is a connected graph with N edges, two at every node. The cheapest connected graph with N edges is easy (a
 minimum spanning tree and one edge more), and prices on the nodes (Held and Karp 1970) bring its degrees close to 2. How
 much that lower bound rises when an edge is forced into it, the edge's alpha, tells better than the edge's length
-whether good tours have it (Helsgaun 2000). The shares of edges that the best prices come to (elg.subtours) tell more
-still: an edge's value is the mean of both.
+whether good tours have it (Helsgaun 2000). The shares of edges in a linear relaxation (elg.relaxation) tell more still:
+an edge's value is the mean of both.
 
 CVRP: the savings of Clarke and Wright, several times, each time with savings changed a little: in how many of these
 solutions two nodes are neighbours, and whether they are in the best one. The changes depend on where the points lie, so
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from elg.problems import Batch, Task
+from elg.relaxation import edge_shares
 from elg.search.construct import Routes, join_routes, paths, root
-from elg.subtours import edge_shares
 
 ROUNDS = 100  # of the ascent of prices
-MOST_NODES = 5000  # with more, shares of edges come from the ascent: linear programs grow faster than the instance
+MOST_NODES = 2000  # with more, shares of edges come from the ascent: linear programs grow faster than the instance
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it

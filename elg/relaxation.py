@@ -1,13 +1,16 @@
-"""The subtour relaxation of a TSP: the shortest "tour" in shares of edges, by linear programming.
+"""A linear relaxation of the TSP: the shortest "tour" in shares of edges.
 
-Every node has edges that add up to 2, and at least 2 leave every set of nodes (Dantzig, Fulkerson and Johnson 1954).
-The shares are what Held and Karp's bound comes to when its prices are the best ones. Sets that are left with less are
-found as components of the edges above a threshold and, when there is none, by minimum cuts (Stoer and Wagner 1997).
+Every node has edges that add up to 2. At least 2 leave every set of nodes (Dantzig, Fulkerson and Johnson 1954): sets
+that are left with less are found as components of the edges above a threshold and, when there are none, by minimum cuts
+(Stoer and Wagner 1997). And a tour leaves a set an even number of times: if an odd number of the edges that leave it
+are there, one more is, or one of them is not (blossoms; Edmonds 1965). Such sets are looked for among components of
+the edges with a fraction (Padberg and Hong 1980). Shares are no tour: what becomes of fractions is up to the policy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import highspy
 import numpy as np
@@ -17,13 +20,22 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 THRESHOLDS = (1e-6, 0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)
+FRACTIONS = (1e-4, 0.1, 0.2, 0.3)  # a fraction is at least so far from 0 and 1
 WHOLE = 1 - 1e-6  # a share of 1 up to rounding
-VIOLATED = 2 - 1e-3  # a set that less than this leaves
-MOST_ROUNDS = 60
+SLACK = 1e-3  # by which a cut is violated at least
+MOST_ROUNDS = 40
 MOST_CUTS = 200  # per round of minimum cuts
 
 Edges = NDArray[np.int64]
 Shares = NDArray[np.float64]
+
+
+class Cut(NamedTuple):
+    """The shares of these edges, each times 1 or -1, are at least that."""
+
+    edges: NDArray[np.int32]
+    sign: NDArray[np.float64]
+    least: float
 
 
 def edge_shares(edges: Edges, length: Shares, n: int) -> Shares | None:
@@ -32,14 +44,14 @@ def edge_shares(edges: Edges, length: Shares, n: int) -> Shares | None:
     seen: set[bytes] = set()
     share = _solve(program)
     for _ in range(MOST_ROUNDS):
-        if share is None:
+        cuts = [] if share is None else [*_subtours(edges, share, n), *_blossoms(edges, share, n)]
+        new = {cut.edges.tobytes() + cut.sign.tobytes(): cut for cut in cuts}
+        new = {key: cut for key, cut in new.items() if key not in seen}
+        if not new:
             break
-        cuts = [nodes for nodes in _loose_sets(edges, share, n) if _is_new(nodes, seen)]
-        if not cuts:
-            break
-        for nodes in cuts:
-            leaving = np.nonzero(nodes[edges[:, 0]] != nodes[edges[:, 1]])[0].astype(np.int32)
-            program.addRow(2.0, highspy.kHighsInf, len(leaving), leaving, np.ones(len(leaving)))
+        seen |= new.keys()
+        for cut in new.values():
+            program.addRow(cut.least, highspy.kHighsInf, len(cut.edges), cut.edges, cut.sign)
         share = _solve(program)
     return share
 
@@ -66,41 +78,53 @@ def _solve(program: highspy.Highs) -> Shares | None:
     return np.array(program.getSolution().col_value)
 
 
-def _loose_sets(edges: Edges, share: Shares, n: int) -> Iterator[NDArray[np.bool_]]:
-    """(N,) masks of sets that less than 2 leaves: components if there are such, else minimum cuts."""
+def _subtours(edges: Edges, share: Shares, n: int) -> Iterator[Cut]:
+    """Sets that less than 2 leaves: components if there are such, else minimum cuts."""
     found = False
     for threshold in THRESHOLDS:
         count, part = _components(edges[share >= threshold], n)
-        crossing = part[edges[:, 0]] != part[edges[:, 1]]
-        ends = part[edges[crossing]]
-        leaving = np.bincount(ends.ravel(), np.repeat(share[crossing], 2), count)
-        for i in np.nonzero(leaving < VIOLATED)[0] if count > 1 else ():
+        ends = part[edges]
+        crossing = ends[:, 0] != ends[:, 1]
+        leaving = np.bincount(ends[crossing].ravel(), np.repeat(share[crossing], 2), count)
+        for i in np.nonzero(leaving < 2 - SLACK)[0] if count > 1 else ():
             found = True
-            yield part == i
+            yield _leave_twice(ends == i)
     if found:
         return
     count, part = _components(edges[share >= WHOLE], n)  # what whole edges join, no cut below 2 needs to part
-    weight = np.zeros((count, count))
     ends = part[edges]
+    weight = np.zeros((count, count))
     np.add.at(weight, (ends[:, 0], ends[:, 1]), share)
     weight += weight.T
     np.fill_diagonal(weight, 0.0)
-    for side in _minimum_cuts(weight, VIOLATED, MOST_CUTS):
-        yield side[part]
+    for side in _minimum_cuts(weight, 2 - SLACK, MOST_CUTS):
+        yield _leave_twice(side[ends])
+
+
+def _leave_twice(inside: NDArray[np.bool_]) -> Cut:
+    """Of a set, which ends of the edges (E, 2) are inside."""
+    leaving = np.nonzero(inside[:, 0] != inside[:, 1])[0].astype(np.int32)
+    return Cut(leaving, np.ones(len(leaving)), 2.0)
+
+
+def _blossoms(edges: Edges, share: Shares, n: int) -> Iterator[Cut]:
+    """Sets that an odd number of edges leaves, nearly whole, and hardly anything else."""
+    for fraction in FRACTIONS:
+        count, part = _components(edges[(share > fraction) & (share < 1 - fraction)], n)
+        ends = part[edges]
+        for i in np.nonzero(np.bincount(part, minlength=count) >= 3)[0]:
+            leaving = np.nonzero((ends[:, 0] == i) != (ends[:, 1] == i))[0].astype(np.int32)
+            there = share[leaving] > 0.5
+            if there.sum() % 2 == 0 and len(leaving):  # the one that is closest to a half changes sides
+                there[np.abs(share[leaving] - 0.5).argmin()] ^= True
+            if np.where(there, 1 - share[leaving], share[leaving]).sum() < 1 - SLACK and there.any():
+                yield Cut(leaving, np.where(there, -1.0, 1.0), 1.0 - there.sum())
 
 
 def _components(edges: Edges, n: int) -> tuple[int, NDArray[np.int32]]:
     graph = csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), (n, n))
     count, part = connected_components(graph, directed=False)
     return int(count), part
-
-
-def _is_new(nodes: NDArray[np.bool_], seen: set[bytes]) -> bool:
-    """Whether neither the set nor the rest of the nodes was there before."""
-    key = (nodes ^ nodes[0]).tobytes()
-    new = key not in seen
-    seen.add(key)
-    return new
 
 
 @njit(cache=True, nogil=True)

@@ -29,17 +29,22 @@ def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
     return kin.node[beside_depot][kin.value[beside_depot] > BEST]
 
 
+def count_starts(n: int, starts: int | None, policy: PolicyConfig, views: int) -> int:
+    """How many of N nodes to begin with; see choose_starts."""
+    if policy.local == "window":
+        most = max(LEAST_STARTS, WINDOW_MOVES // (max(2, views) * n))
+    else:
+        most = MOST_STARTS if policy.problem == "cvrp" else n
+    return min(starts or most, n)
+
+
 def choose_starts(task: Task, starts: int | None, seed: int, policy: PolicyConfig, views: int = 1) -> NDArray[np.int64]:
     """First nodes of the rollouts, in order: all, or a seeded sample, of good ones as long as there are any.
 
     views: as how many tasks the instance is decoded; without `starts`, they share what a window policy may take.
     """
     nodes = all_starts(task)
-    if policy.local == "window":
-        most = max(LEAST_STARTS, WINDOW_MOVES // (max(2, views) * len(nodes)))
-    else:
-        most = MOST_STARTS if task.demand is not None else len(nodes)
-    count = min(starts or most, len(nodes))
+    count = count_starts(len(nodes), starts, policy, views)
     if count == len(nodes):
         return nodes
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from elg.bench.report import write_report
-from elg.bench.rows import Options, Row, check, warm_up
+from elg.bench.rows import Options, Row, check, effort, warm_up
 from elg.bench.run import BenchFolder, Job, Record, describe, jobs, run
 from elg.bench.sets import BenchSet
 from elg.bench.tables import Table
@@ -63,7 +63,7 @@ def bench(
 
 
 class Forecast:
-    """How long the rest will take: limits are known; other rows go on as before, by N squared."""
+    """How long the rest will take: limits are known; other rows go on as before, by their effort."""
 
     def __init__(self, todo: Sequence[Job], records: Iterable[Record]) -> None:
         self.limit = {job.row.name: job.row.seconds for job in todo}
@@ -72,18 +72,17 @@ class Forecast:
         self.done = dict.fromkeys(self.limit, 0.0)  # effort
         self.finished = 0
         self.total = sum(len(job.entries) for job in todo)
+        self.effort: dict[tuple[str, str], float] = {}
         for job in todo:
-            self.left[job.row.name] += sum(self._effort(job.row.name, e.instance.customers) for e in job.entries)
+            for key, entry in zip(job.keys, job.entries, strict=True):
+                self.effort[key] = effort(job.row, entry.instance)
+                self.left[job.row.name] += self.effort[key]
         for record in records:
             self._count(record)
 
-    def _effort(self, row: str, nodes: int) -> float:
-        return 1.0 if self.limit[row] is not None else float(nodes) ** 2
-
     def _count(self, record: Record) -> None:
-        effort = self._effort(record.row, record.nodes)
-        self.left[record.row] -= effort
-        self.done[record.row] += effort
+        self.left[record.row] -= self.effort[record.key]
+        self.done[record.row] += self.effort[record.key]
         self.spent[record.row] += record.seconds
         self.finished += 1
 

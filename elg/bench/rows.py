@@ -250,6 +250,21 @@ def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[A
     return [_checked(solution, share) for solution in solutions]
 
 
+def effort(row: Row, instance: Instance) -> float:
+    """How long the row takes for an instance, compared to others: moves of a policy, N squared of a peer."""
+    if row.seconds is not None:
+        return 1.0
+    n = instance.customers
+    if row.peer:
+        return float(n**2)
+    from elg.greedy import distinct_symmetries
+    from elg.starts import count_starts
+
+    policy = _policy(row, instance.problem).config
+    symmetries = len(distinct_symmetries(row.symmetries, policy))
+    return float(n * symmetries * count_starts(n, row.starts, policy, symmetries))
+
+
 def _decode(row: Row, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """As `elg.solver.solve`, but many instances in one call of the decoder."""
     from elg.decode import DecodeConfig, decode

@@ -12,7 +12,7 @@ import pytest
 import small
 
 from elg.bench.command import Forecast, bench, duration
-from elg.bench.rows import Options, Row, parse_rows
+from elg.bench.rows import Options, Row, effort, parse_rows
 from elg.bench.run import BenchFolder, Record, describe, jobs, read_bench, read_records
 from elg.bench.sets import BenchSet, Entry, Selection, load_set
 from elg.files import write_instance
@@ -23,7 +23,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from elg.bench import command, run
-from elg.bench.rows import Options, parse_rows
+from elg.bench.rows import Options, parse_rows, effort
 from elg.bench.sets import load_set
 
 add = run.BenchFolder.add
@@ -167,6 +167,13 @@ def test_forecast() -> None:
     assert forecast.share() == pytest.approx(5 / 21)
     assert forecast.line() == "2/6, about 16 s left"
     assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
+
+
+def test_effort_of_a_window_is_limited() -> None:
+    small_one, large, larger = (effort(Row("policy"), small.instance("tsp", n)) for n in (10, 1000, 2000))
+    assert small_one == 10 * 10 * 2  # every start and its reflection
+    assert large == pytest.approx(larger, rel=0.05)
+    assert effort(Row("policy:single", starts=1, symmetries=1), small.instance("tsp", 1000)) == 1000
 
 
 def record_of(row: str, nodes: int, seconds: float) -> Record:

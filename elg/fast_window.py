@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
-from elg.kin import BEST, Kin, join_kin
+from elg.kin import STRONG, Kin, join_kin
 from elg.problems import Task
 from elg.window import FAR, Window, WindowPolicy
 
@@ -152,8 +152,8 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             state.is_open, opened, sight.seen, sight.rho,
         )  # fmt: skip
         radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
-        if state.kin_left.shape[0] > 0 and depot and state.current[r] > 0:
-            _show_best(board, state, r, found, sight)
+        if state.kin_left.shape[0] > 0 and not (depot and state.current[r] == 0):
+            _show_kin(board, state, r, found, sight)
         _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
         if state.kin_left.shape[0] > 0:
             _draw_kin(board, state, r, found, sight, token)
@@ -161,29 +161,37 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _show_best(board, state, r, found, sight):  # type: ignore[no-untyped-def]
-    """The best savings solution's next customers into the last slots of a window that hides them: see show_best."""
+def _show_kin(board, state, r, found, sight):  # type: ignore[no-untyped-def]
+    """Strong kin of the current node into the last slots of a window that hides it: see show_kin."""
     kin, base = board.kin, state.task[r] * board.size
     here = base + state.current[r]
     first = second = board.size  # the hidden ones, the lower index first
-    slot = found - 1
     for e in range(kin.begin[here], kin.begin[here + 1]):
         node = kin.node[e]
-        if kin.value[e] <= BEST or state.is_open[r, node] == 0:
+        if kin.value[e] <= STRONG or state.is_open[r, node] == 0 or node > second:
             continue
         hidden = True
         for t in range(found):
             hidden = hidden and sight.seen[r, t] != node
         if hidden:
             first, second = (node, first) if node < first else (first, node)
-        elif sight.seen[r, found - 1] == node:
-            slot = found - 2
+    slot = found
     for node in (first, second):
+        slot -= 1
+        while node < board.size and slot >= 0 and _is_strong(kin, here, sight.seen[r, slot]):
+            slot -= 1
         if node < board.size and slot >= 0:
             dx = board.coords[base + node, 0] - board.coords[here, 0]
             dy = board.coords[base + node, 1] - board.coords[here, 1]
             sight.seen[r, slot], sight.rho[r, slot] = node, np.float32(math.sqrt(dx * dx + dy * dy))
-        slot -= 1
+
+
+@njit(nogil=True, inline="always")
+def _is_strong(kin, here, node):  # type: ignore[no-untyped-def]
+    strong = False
+    for e in range(kin.begin[here], kin.begin[here + 1]):
+        strong = strong or (kin.node[e] == node and kin.value[e] > STRONG)
+    return strong
 
 
 @njit(nogil=True)

@@ -35,7 +35,7 @@ SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth 
 LEAST = 0.01  # smaller values are left out
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
-BEST = 0.5  # edges of the best of these solutions have more, all others at most that
+STRONG = 0.5  # more have the edges of the cheapest savings solution; in a TSP, those with a good share and alpha
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
 
 
@@ -133,7 +133,7 @@ def _votes(task: Task) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         edges.append(np.unique(ends.min(0) * n + ends.max(0)))
         cost.append(total)
     key, count = np.unique(np.concatenate(edges), return_counts=True)
-    value = BEST * (count / len(edges) + np.isin(key, edges[int(np.argmin(cost))]))
+    value = STRONG * (count / len(edges) + np.isin(key, edges[int(np.argmin(cost))]))
     return np.stack([key // n, key % n], axis=1), value.astype(np.float32)
 
 

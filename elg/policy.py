@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elg.kin import kin_of
+from elg.kin import STRONG, kin_of
 from elg.neighbours import Neighbourhood, nearest, positional_encoding
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
-from elg.window import WindowPolicy, show_best
+from elg.window import WindowPolicy, show_kin
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
 
@@ -427,8 +427,11 @@ class Policy(nn.Module):
         if self.problem.has_depot:  # the depot is a token of its own, never one of the K
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
-        if cache.kin is not None and self.problem.has_depot:
-            near = show_best(near, batch, cache.kin, state.current, candidates)
+        if cache.kin is not None:
+            beside = gather_nodes(cache.kin, state.current) > STRONG
+            if self.problem.has_depot:  # where every route ends, so that its kin says nothing
+                beside &= (state.current > 0)[:, :, None]
+            near = show_kin(near, batch, beside, state.current, candidates)
         closed = close(valid)
         u = torch.zeros_like(closed)
         if self.global_ is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from elg.kin import BEST, find_kin
+from elg.kin import STRONG, find_kin
 from elg.policy import PolicyConfig
 from elg.problems import Task
 
@@ -26,7 +26,7 @@ def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
         return nodes
     kin = find_kin(task)
     beside_depot = slice(kin.begin[0], kin.begin[1])
-    return kin.node[beside_depot][kin.value[beside_depot] > BEST]
+    return kin.node[beside_depot][kin.value[beside_depot] > STRONG]
 
 
 def count_starts(n: int, starts: int | None, policy: PolicyConfig, views: int) -> int:

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elg.kin import BEST
 from elg.neighbours import Neighbourhood, positional_encoding
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
 
@@ -72,7 +71,7 @@ class WindowPolicy(nn.Module):
         dx, dy = there.unbind(-1)
         left = (there - anchor[:, :, None]).square().sum(-1).sqrt()  # from the neighbours to the anchor
         radius = near.radius.double()
-        # What lies beyond FAR (see show_best) is drawn at this distance.
+        # What lies beyond FAR (see show_kin) is drawn at this distance.
         scale = torch.where(near.rho > FAR * near.radius, near.rho.double() / FAR, radius)
         planes = [
             (dx * cosine[..., None] + dy * sine[..., None]) / scale,
@@ -111,22 +110,21 @@ class WindowPolicy(nn.Module):
         return self.readout(h).squeeze(-1) / self.clip
 
 
-def show_best(near: Neighbourhood, batch: Batch, kin: Tensor, current: Tensor, candidates: Tensor) -> Neighbourhood:
-    """The best savings solution's next customers, instead of the farthest neighbours where these hide them.
+def show_kin(near: Neighbourhood, batch: Batch, beside: Tensor, current: Tensor, candidates: Tensor) -> Neighbourhood:
+    """Strong kin of the current node, two at most, instead of the farthest neighbours where these hide it.
 
-    They are far away, but the radius stays that of the nearest. A customer has two such at most, and none drives out
-    the other. kin (B, N, N), current (B, M), candidates (B, M, N). The angles stay as they were: a window has its own.
+    It is far away, but the radius stays that of the nearest, and none drives out other strong kin. Which nodes are that
+    says beside (B, M, N), and current (B, M), candidates (B, M, N). The angles stay as they were: a window has its own.
     """
-    last = near.node.shape[2] - 1
-    beside = gather_nodes(kin, current).gt(BEST) & candidates & (current > 0)[:, :, None]
-    hidden = beside & ~torch.zeros_like(candidates).scatter(2, near.node, near.present)
-    taken = beside.gather(2, near.node[:, :, last:]).squeeze(2)  # the last one is such a customer
+    hidden = beside & candidates & ~torch.zeros_like(candidates).scatter(2, near.node, near.present)
+    free = ~beside.gather(2, near.node)
+    turn = free.flip(2).cumsum(2).flip(2).masked_fill(~free, 0)  # 1 for the last that may give way
     node, rho = near.node, near.rho
     here = gather_nodes(batch.coords, current)
-    for slot in (torch.where(taken, last - 1, last), torch.full_like(current, last - 1)):
+    for i in (1, 2):
         found, first = hidden.max(dim=2)  # the lowest index
         away = (gather_nodes(batch.coords, first) - here).square().sum(-1).sqrt().float()
-        at = (torch.arange(last + 1, device=slot.device) == slot[:, :, None]) & found[:, :, None]
+        at = (turn == i) & found[:, :, None]
         node = torch.where(at, first[:, :, None], node)
         rho = torch.where(at, away[:, :, None], rho)
         hidden = hidden.scatter(2, first[:, :, None], False)

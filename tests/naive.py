@@ -265,14 +265,18 @@ def local_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]
 
 
 def shown(config: Any, task: Any, chosen: Sequence[int]) -> tuple[list[tuple[int, float]], float]:
-    """The neighbourhood and its radius; then the last neighbours give way to the best savings solution's next ones."""
+    """The neighbourhood and its radius; then the last neighbours give way to two of strong kin that are not in it."""
     near = neighbourhood(task, chosen, config.neighbours)
     scale = radius(near)
-    if config.kin and task.demand is not None and chosen[-1] != 0:
+    if config.kin and not (task.demand is not None and chosen[-1] == 0):
         kin, inside = find_kin(task).dense()[chosen[-1]], [node for node, _ in near]
-        hidden = [i for i in valid_nodes(task, chosen) if i > 0 and kin[i] > 0.5 and i not in inside]
+        hidden = [
+            i
+            for i in valid_nodes(task, chosen)
+            if not (task.demand is not None and i == 0) and kin[i] > 0.5 and i not in inside
+        ]
         slots = [slot for slot in range(len(near) - 1, -1, -1) if kin[inside[slot]] <= 0.5]
-        for slot, node in zip(slots, hidden, strict=False):
+        for slot, node in zip(slots, hidden[:2], strict=False):
             near[slot] = (node, math.dist(task.coords[chosen[-1]], task.coords[node]))
     return near, scale
 

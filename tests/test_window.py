@@ -6,9 +6,10 @@ import torch
 from samples import after, random_policy, random_task, random_walk, small_config
 
 from elg.decode import DecodeConfig, decode
-from elg.neighbours import Neighbourhood
+from elg.neighbours import Neighbourhood, nearest
 from elg.policy import Policy, PolicyConfig
-from elg.problems import PROBLEMS, Task
+from elg.problems import PROBLEMS, Task, make_batch
+from elg.window import show_kin
 
 PLAIN = DecodeConfig(path="plain", threads=1)
 FAST = DecodeConfig(path="fast", threads=1)
@@ -87,3 +88,40 @@ def test_bad_configs() -> None:
         window_config("tsp", local_layers=0)
     with pytest.raises(ValueError, match="kin is on, but only a window sees it"):
         small_config("tsp", kin=True)
+
+
+@pytest.mark.parametrize(
+    ("strong", "expected"),
+    [
+        ([], [1, 2, 3, 4]),
+        ([2], [1, 2, 3, 4]),
+        ([9], [1, 2, 3, 9]),
+        ([7, 9], [1, 2, 9, 7]),
+        ([4, 9], [1, 2, 9, 4]),  # does not drive out other strong kin
+        ([3, 6, 8, 9], [1, 8, 3, 6]),  # two at most
+        ([1, 2, 3, 4, 9], [1, 2, 3, 4]),
+        ([5], [1, 2, 3, 4]),  # visited
+    ],
+)
+def test_strong_kin_that_is_far_away_is_shown(strong: list[int], expected: list[int]) -> None:
+    task = Task(np.stack([np.arange(10.0), np.zeros(10)], axis=1), None, None)
+    batch, current = make_batch([task]), torch.tensor([[0]])
+    candidates = torch.ones(1, 1, 10, dtype=torch.bool)
+    candidates[0, 0, [0, 5]] = False
+    beside = torch.zeros(1, 1, 10, dtype=torch.bool)
+    beside[0, 0, strong] = True
+    near = show_kin(nearest(batch, current, candidates, 4), batch, beside, current, candidates)
+    assert near.node[0, 0].tolist() == expected
+    assert near.rho[0, 0].tolist() == expected  # they lie on a line
+    assert near.radius.item() == 4
+
+
+def test_both_decoders_show_it() -> None:
+    """Heaps far apart, and windows that have place for a part of one."""
+    rng = np.random.default_rng(5)
+    for n in (40, 90):
+        coords = rng.random((n, 2)) + 20 * rng.integers(2, size=(n, 2))
+        policy = window_policy("tsp", kin=True, neighbours=5)
+        task, starts = Task(coords / 21, None, None), np.arange(n)
+        plain, fast = (decode(policy, [task], [starts], config)[0] for config in (PLAIN, FAST))
+        assert (plain == fast).all()

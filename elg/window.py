@@ -116,8 +116,9 @@ def show_kin(near: Neighbourhood, batch: Batch, beside: Tensor, current: Tensor,
     It is far away, but the radius stays that of the nearest, and none drives out other strong kin. Which nodes are that
     says beside (B, M, N), and current (B, M), candidates (B, M, N). The angles stay as they were: a window has its own.
     """
-    hidden = beside & candidates & ~torch.zeros_like(candidates).scatter(2, near.node, near.present)
-    free = ~beside.gather(2, near.node)
+    shown = torch.zeros(candidates.shape, device=current.device).scatter_add(2, near.node, near.present.float()) > 0
+    hidden = beside & candidates & ~shown
+    free = near.present & ~beside.gather(2, near.node)
     turn = free.flip(2).cumsum(2).flip(2).masked_fill(~free, 0)  # 1 for the last that may give way
     node, rho = near.node, near.rho
     here = gather_nodes(batch.coords, current)

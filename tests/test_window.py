@@ -116,10 +116,19 @@ def test_strong_kin_that_is_far_away_is_shown(strong: list[int], expected: list[
     assert near.radius.item() == 4
 
 
+def test_nothing_is_hidden_where_all_is_shown() -> None:
+    task = Task(np.stack([np.arange(4.0), np.zeros(4)], axis=1), None, None)
+    batch, current = make_batch([task]), torch.full((1, 20), 2)  # many states are looked up in another way than few
+    candidates = torch.tensor([True, True, False, False]).expand(1, 20, 4)
+    near = nearest(batch, current, candidates, 4)  # two places are empty
+    after = show_kin(near, batch, candidates, current, candidates)
+    assert torch.equal(after.node, near.node)
+
+
 def test_both_decoders_show_it() -> None:
     """Heaps far apart, and windows that have place for a part of one."""
     rng = np.random.default_rng(5)
-    for n in (40, 90):
+    for n in (40, 90, 91, 92):
         coords = rng.random((n, 2)) + 20 * rng.integers(2, size=(n, 2))
         policy = window_policy("tsp", kin=True, neighbours=5)
         task, starts = Task(coords / 21, None, None), np.arange(n)

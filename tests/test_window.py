@@ -121,7 +121,8 @@ def test_nothing_is_hidden_where_all_is_shown() -> None:
     batch, current = make_batch([task]), torch.full((1, 20), 2)  # many states are looked up in another way than few
     candidates = torch.tensor([True, True, False, False]).expand(1, 20, 4)
     near = nearest(batch, current, candidates, 4)  # two places are empty
-    after = show_kin(near, batch, candidates, current, candidates)
+    beside = torch.tensor([True, False, False, False]).expand(1, 20, 4)
+    after = show_kin(near, batch, beside, current, candidates)
     assert torch.equal(after.node, near.node)
 
 

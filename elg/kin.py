@@ -3,8 +3,8 @@
 TSP: a tour is a connected graph with N edges, two at every node. The cheapest connected graph with N edges is easy (a
 minimum spanning tree and one edge more), and prices on the nodes (Held and Karp 1970) bring its degrees close to 2. How
 much that lower bound rises when an edge is forced into it, the edge's alpha, tells better than the edge's length
-whether good tours have it (Helsgaun 2000). The shares of edges in a linear relaxation (elg.relaxation) tell more still:
-an edge's value is the mean of both.
+whether good tours have it (Helsgaun 2000). The shares of edges in a linear relaxation (elg.relaxation) tell more still,
+above all between heaps far apart, whose prices take long to find: edges with a share are strong kin, others by alpha.
 
 CVRP: the savings of Clarke and Wright, several times, each time with savings changed a little: in how many of these
 solutions two nodes are neighbours, and whether they are in the best one. The changes depend on where the points lie, so
@@ -33,9 +33,10 @@ ROUNDS = 100  # of the ascent of prices
 MOST_NODES = 2000  # with more, shares of edges come from the ascent: linear programs grow faster than the instance
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
+LEAST_SHARE = 0.05  # smaller ones count as none
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
-STRONG = 0.5  # more have the edges of the cheapest savings solution; in a TSP, those with a good share and alpha
+STRONG = 0.5  # more have the edges of the cheapest savings solution; in a TSP, those with a share
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
 
 
@@ -76,7 +77,8 @@ def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
         share = share if exact is None else exact
     with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
         value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
-    return _matrix(n, edges, ((value + share) / 2).astype(np.float32))
+    value = np.where(share > LEAST_SHARE, STRONG + (1 - STRONG) * share, STRONG * value)
+    return _matrix(n, edges, value.astype(np.float32))
 
 
 def join_kin(parts: Sequence[Kin]) -> Kin:

@@ -39,7 +39,10 @@ class Cut(NamedTuple):
 
 
 def edge_shares(edges: Edges, length: Shares, n: int) -> Shares | None:
-    """(E,) the share of each edge; None if the edges have no tour even in shares."""
+    """(E,) the share of each edge; None if the edges have no tour even in shares.
+
+    After MOST_ROUNDS of cuts, some may still be violated.
+    """
     program = _degrees_of_two(edges, length, n)
     seen: set[bytes] = set()
     share = _solve(program)
@@ -114,10 +117,12 @@ def _blossoms(edges: Edges, share: Shares, n: int) -> Iterator[Cut]:
         ends = part[edges]
         for i in np.nonzero(np.bincount(part, minlength=count) >= 3)[0]:
             leaving = np.nonzero((ends[:, 0] == i) != (ends[:, 1] == i))[0].astype(np.int32)
+            if len(leaving) == 0:
+                continue
             there = share[leaving] > 0.5
-            if there.sum() % 2 == 0 and len(leaving):  # the one that is closest to a half changes sides
+            if there.sum() % 2 == 0:  # the one that is closest to a half changes sides
                 there[np.abs(share[leaving] - 0.5).argmin()] ^= True
-            if np.where(there, 1 - share[leaving], share[leaving]).sum() < 1 - SLACK and there.any():
+            if np.where(there, 1 - share[leaving], share[leaving]).sum() < 1 - SLACK:
                 yield Cut(leaving, np.where(there, -1.0, 1.0), 1.0 - there.sum())
 
 

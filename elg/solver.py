@@ -30,6 +30,7 @@ IMPORT_SECONDS = 2.0  # that loading the policy may take, the first time
 PLANNED = 0.7  # of its share is filled with rollouts: those that are not ready in time are lost
 SAVINGS_SECONDS = 2e-4  # per node, at most
 KIN_SECONDS = {"tsp": 4e-3, "cvrp": 6e-4}  # per node, at most, to find kin
+LARGE_KIN_SECONDS = 2e-4  # the same in TSPs that are too large for linear programs
 KIN_SHARE = 0.5  # of the policy's time, at most, for that
 GRACE = 0.1  # seconds that fast_tsp may be late
 DESCENT_SHARE = 0.05  # of a TSP's time for our own search, before the policy
@@ -153,6 +154,14 @@ def solve(
     run = _Run(instance, replace(config or SolveConfig(), **changes), on_improvement, on_progress)
     start = None if warm_start is None else run.checked(warm_start)
     return run.policy_only(start) if run.config.policy_only else run.anytime(start)
+
+
+def kin_seconds(instance: Instance) -> float:
+    """How long it may take to find kin."""
+    from elg.kin import MOST_NODES
+
+    large = instance.problem == "tsp" and instance.customers > MOST_NODES
+    return instance.customers * (LARGE_KIN_SECONDS if large else KIN_SECONDS[instance.problem])
 
 
 class _Pace:
@@ -306,7 +315,7 @@ class _Run:
         try:
             policy = in_time(self._policy, until)
             kind, workers = policy.config.local, self.config.workers
-            kin = KIN_SECONDS[self.instance.problem] * self.instance.customers if policy.config.kin else 0.0
+            kin = kin_seconds(self.instance) if policy.config.kin else 0.0
             if kin > KIN_SHARE * share:
                 return
             if kind not in _MEASURED:  # one rollout for each core shows how fast it is

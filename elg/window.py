@@ -113,9 +113,10 @@ class WindowPolicy(nn.Module):
 def show_kin(near: Neighbourhood, batch: Batch, beside: Tensor, current: Tensor, candidates: Tensor) -> Neighbourhood:
     """Strong kin of the current node, two at most, instead of the farthest neighbours where these hide it.
 
-    It is far away, but the radius stays that of the nearest, and none drives out other strong kin. Which nodes are that
-    says beside (B, M, N), and current (B, M), candidates (B, M, N). The angles stay as they were: a window has its own.
+    It is far away, but the radius stays that of the nearest, and none drives out other strong kin. Which nodes are
+    strong kin of current (B, M), beside (B, M, N) says. The angles stay as they were: a window has its own.
     """
+    # Empty places name any node: they must not hide that it is shown.
     shown = torch.zeros(candidates.shape, device=current.device).scatter_add(2, near.node, near.present.float()) > 0
     hidden = beside & candidates & ~shown
     free = near.present & ~beside.gather(2, near.node)

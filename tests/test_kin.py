@@ -7,9 +7,11 @@ import pytest
 import torch
 from samples import KINDS, random_task
 
+from elg import kin
 from elg.geometry import symmetry
-from elg.kin import alphas, best_savings, candidate_edges, find_kin, kin_of
+from elg.kin import LEAST_SHARE, STRONG, alphas, best_savings, candidate_edges, find_kin, kin_of
 from elg.problems import PROBLEMS, Task, make_batch
+from elg.relaxation import edge_shares
 
 
 def cheapest_connected(n: int, edges: np.ndarray, cost: np.ndarray, forced: int = -1) -> float:
@@ -53,14 +55,37 @@ def replaced(n: int, edges: np.ndarray, cost: np.ndarray, e: int) -> float:
     return total + cost[e]
 
 
-def test_prices_make_the_bound_look_like_a_tour() -> None:
-    """On a circle with a spoke inside, the bound's edges become those of the tour."""
+def test_on_a_circle_kin_is_the_tour() -> None:
     angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     coords = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    kin = find_kin(Task(coords, None, None)).dense()
-    around = [kin[i, (i + 1) % 24] for i in range(24)]
+    table = find_kin(Task(coords, None, None)).dense()
+    around = [table[i, (i + 1) % 24] for i in range(24)]
     assert min(around) > 0.99
-    assert (kin > 0.99).sum() == 48
+    assert (table > 0.99).sum() == 48
+
+
+def test_edges_with_a_share_are_strong() -> None:
+    rng = np.random.default_rng(7)
+    coords = rng.random((90, 2)) + 9 * rng.integers(3, size=(90, 1))
+    edges = candidate_edges(coords)
+    share = edge_shares(edges, np.hypot(*(coords[edges[:, 0]] - coords[edges[:, 1]]).T), 90)
+    assert share is not None
+    value = find_kin(Task(coords, None, None)).dense()[edges[:, 0], edges[:, 1]]
+    np.testing.assert_array_equal(value > STRONG, share > LEAST_SHARE)
+    np.testing.assert_allclose(value[value > STRONG], 0.5 + share[share > LEAST_SHARE] / 2, atol=1e-6)
+    assert (value[value <= STRONG] > 0).sum() > 20  # by alpha
+
+
+def test_without_a_linear_program_the_ascent_gives_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    coords = np.random.default_rng(8).random((60, 2))
+    exact = find_kin(Task(coords, None, None)).dense()
+    kin._find_kin.cache_clear()
+    monkeypatch.setattr(kin, "MOST_NODES", 0)
+    ascent = find_kin(Task(coords, None, None)).dense()
+    kin._find_kin.cache_clear()
+    assert (ascent != exact).any()
+    assert ((ascent > STRONG) == (exact > STRONG)).mean() > 0.98
+    assert ((ascent > STRONG).sum(1) >= 2).all()
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

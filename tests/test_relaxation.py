@@ -1,13 +1,17 @@
 """The relaxation lies between that of every subtour cut and the optimum; its cuts hold for every tour."""
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise, permutations
 
+import fast_tsp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from elg import relaxation
 from elg.kin import candidate_edges
-from elg.relaxation import _blossoms, _minimum_cuts, _subtours, edge_shares
+from elg.relaxation import Cut, _minimum_cuts, edge_shares
 
 
 def complete(coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -38,25 +42,59 @@ def test_the_bound_lies_between_that_of_every_subtour_and_the_optimum(seed: int)
     assert with_every_cut(edges, length, 8) * (1 - 1e-3) < share @ length < shortest_tour(coords) * (1 + 1e-6)
 
 
-def test_cuts_hold_for_every_tour_and_not_for_the_shares() -> None:
+def test_cuts_hold_for_good_tours_and_not_for_the_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all rounds of several instances; a good tour is where a wrong cut shows."""
     rng = np.random.default_rng(5)
-    found = 0
-    for _ in range(20):
-        coords = rng.random((60, 2))
+    found: list[tuple[str, Cut]] = []
+
+    def watched(name: str, separate: Callable[..., Iterator[Cut]]) -> Callable[..., Iterator[Cut]]:
+        def watch(edges: np.ndarray, share: np.ndarray, n: int) -> Iterator[Cut]:
+            for cut in separate(edges, share, n):
+                assert share[cut.edges] @ cut.sign < cut.least
+                found.append((name, cut))
+                yield cut
+
+        return watch
+
+    monkeypatch.setattr(relaxation, "_subtours", watched("subtours", relaxation._subtours))
+    monkeypatch.setattr(relaxation, "_blossoms", watched("blossoms", relaxation._blossoms))
+    kinds: Counter[str] = Counter()
+    for _ in range(8):
+        coords = rng.random((80, 2))
         edges, length = complete(coords)
-        degree = np.array([(edges == i).any(1) for i in range(60)], float)
-        share = linprog(length, A_eq=degree, b_eq=np.full(60, 2.0), bounds=(0, 1)).x
-        orders = [rng.permutation(60) for _ in range(10)] + [np.lexsort(coords.T)]
+        found.clear()
+        share = edge_shares(edges, length, 80)
+        far = np.hypot(*(coords[:, None] - coords).T)
+        order = fast_tsp.find_tour((far * 1e4).astype(int).tolist(), 0.05)
         places = {tuple(edge): i for i, edge in enumerate(edges.tolist())}
-        for cut in [*_subtours(edges, share, 60), *_blossoms(edges, share, 60)]:
-            found += 1
-            assert share[cut.edges] @ cut.sign < cut.least
-            for order in orders:
-                tour = np.zeros(len(edges))
-                for a, b in pairwise([*order.tolist(), int(order[0])]):
-                    tour[places[min(a, b), max(a, b)]] = 1.0
-                assert tour[cut.edges] @ cut.sign >= cut.least
-    assert found > 50
+        tour = np.zeros(len(edges))
+        tour[[places[min(a, b), max(a, b)] for a, b in pairwise([*order, order[0]])]] = 1.0
+        assert share is not None
+        assert share @ length <= tour @ length * (1 + 1e-6)
+        for name, cut in found:
+            kinds[name] += 1
+            assert tour[cut.edges] @ cut.sign >= cut.least
+    assert min(kinds.values()) > 50
+
+
+def test_each_kind_of_cut_raises_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    edges, length = complete(rng.random((6, 2))[rng.integers(6, size=90)] + 0.03 * rng.standard_normal((90, 2)))
+
+    def bound() -> float:
+        share = edge_shares(edges, length, 90)
+        assert share is not None
+        return float(share @ length)
+
+    whole = bound()
+    with monkeypatch.context() as patch:
+        patch.setattr(relaxation, "_blossoms", lambda *_: iter(()))
+        without_blossoms = bound()
+        patch.setattr(relaxation, "_minimum_cuts", lambda *_: ())
+        without_minimum_cuts = bound()
+        patch.setattr(relaxation, "_subtours", lambda *_: iter(()))
+        degrees_alone = bound()
+    assert degrees_alone < without_minimum_cuts < without_blossoms < whole
 
 
 def test_heaps_far_apart_are_joined_twice() -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from samples import after, random_policy, random_task, random_walk, small_config
 
+from elg import kin
 from elg.decode import DecodeConfig, decode
 from elg.neighbours import Neighbourhood, nearest
 from elg.policy import Policy, PolicyConfig
@@ -135,3 +136,16 @@ def test_both_decoders_show_it() -> None:
         task, starts = Task(coords / 21, None, None), np.arange(n)
         plain, fast = (decode(policy, [task], [starts], config)[0] for config in (PLAIN, FAST))
         assert (plain == fast).all()
+
+
+def test_both_decoders_choose_the_same_of_much_kin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More strong kin than there is place for."""
+    rng = np.random.default_rng(6)
+    n = 30
+    edges = np.stack(np.triu_indices(n, 1), axis=1)[rng.permutation(n * (n - 1) // 2)]
+    much = kin._matrix(n, edges, rng.random(len(edges)).astype(np.float32))
+    monkeypatch.setattr(kin, "find_kin", lambda task: much)
+    policy = window_policy("tsp", kin=True, neighbours=4)
+    task, starts = Task(rng.random((n, 2)), None, None), np.arange(n)
+    plain, fast = (decode(policy, [task], [starts], config)[0] for config in (PLAIN, FAST))
+    assert (plain == fast).all()

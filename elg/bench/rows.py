@@ -251,7 +251,7 @@ def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[A
 
 
 def effort(row: Row, instance: Instance) -> float:
-    """How long the row takes for an instance, compared to others: moves of a policy, N squared of a peer."""
+    """How long a row takes for an instance, compared to others: a policy's moves (right for windows), N^2 of a peer."""
     if row.seconds is not None:
         return 1.0
     n = instance.customers

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -63,30 +64,30 @@ def _stay(actions: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
 
 
 def advantages(length: Tensor, best_of: int = 1) -> Tensor:
-    """(B, M): what a rollout is worth in its instance, divided by the largest such value of the instance.
+    """(B, M): how much better than the mean of its instance a rollout is, divided by the largest such value.
 
-    Alone: how much shorter it is than the others' mean. With best_of = k: how much shorter the best of k rollouts is on
-    average when this is one of them than when they are all others. Its gradient is that of the expected best of k.
+    Alone: by its length. With best_of = k: by the mean length of the best of k rollouts of which it is one; before the
+    division, their gradient is that of the expected best of k, up to a factor. (With k >= M, it is M - 1.)
     Where all rollouts are equally long up to rounding, there is nothing to learn: 0.
     """
     count = length.shape[1]
-    if count == 1:
-        return torch.zeros_like(length)
-    best_of = min(best_of, count - 1)
-    rivals = length[:, None].expand(-1, count, -1)[:, ~torch.eye(count, dtype=torch.bool, device=length.device)]
-    rivals = rivals.unflatten(1, (count, count - 1)).sort(dim=2).values  # (B, M, M - 1), the best first
-    without = rivals @ _chance_to_lead(count - 1, best_of).to(length)
-    with_it = length
-    if best_of > 1:
-        with_it = rivals.minimum(length[:, :, None]) @ _chance_to_lead(count - 1, best_of - 1).to(length)
-    gain = without - with_it
+    ordered, place = length.double().sort(dim=1)  # autocast leaves doubles alone
+    best_of = max(1, min(best_of, count - 1))
+    lead = F.pad(_chance_to_lead(count - 1, best_of - 1), (0, 1)).to(ordered)  # among the others, if before it
+    better = lead.cumsum(0) - lead  # that one of those before it is the best of the team
+    team = (lead * ordered).cumsum(1) - lead * ordered + (1 - better) * ordered
+    gain = team.mean(dim=1, keepdim=True) - team
     most = gain.amax(dim=1, keepdim=True)
-    return torch.where(most > 1e-6 * length.mean(dim=1, keepdim=True), gain / most, 0.0)
+    gain = torch.where(most > 1e-6 * ordered.mean(dim=1, keepdim=True), gain / most, 0.0)
+    return torch.empty_like(gain).scatter(1, place, gain).to(length.dtype)
 
 
 def _chance_to_lead(count: int, size: int) -> Tensor:
     """(count,): how likely each, the best first, is the best of `size` drawn from `count`."""
-    return torch.tensor([math.comb(count - 1 - i, size - 1) / math.comb(count, size) for i in range(count)])
+    if size == 0:
+        return torch.zeros(count, dtype=torch.float64)
+    chance = [math.comb(count - 1 - i, size - 1) / math.comb(count, size) for i in range(count)]
+    return torch.tensor(chance, dtype=torch.float64)
 
 
 def reinforce_loss(

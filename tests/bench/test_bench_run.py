@@ -23,7 +23,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from elg.bench import command, run
-from elg.bench.rows import Options, parse_rows, effort
+from elg.bench.rows import Options, parse_rows
 from elg.bench.sets import load_set
 
 add = run.BenchFolder.add

@@ -98,6 +98,14 @@ def test_advantages_of_the_best_of_several_by_trying_all(best_of: int) -> None:
     torch.testing.assert_close(advantages(length, best_of), expected / expected.amax(dim=1, keepdim=True))
 
 
+@pytest.mark.parametrize("best_of", [1, 4])
+def test_advantages_are_exact_under_autocast(best_of: int) -> None:
+    length = 7.7 + 0.3 * torch.rand(4, 16, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = advantages(length, best_of)
+    torch.testing.assert_close(found, advantages(length, best_of))
+
+
 @pytest.mark.parametrize("best_of", [1, 8])
 def test_equally_long_rollouts_teach_nothing(best_of: int) -> None:
     length = torch.full((1, 50), 7.1234567)

@@ -6,16 +6,18 @@ import base64
 import html
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
+from elg.bench.published import published
 from elg.bench.run import Bench, Record, read_bench, read_records, write_csv
 from elg.bench.tables import Gaps, Table, instance_table, main_table, reference_gaps
 from elg.files import atomic_write
@@ -23,6 +25,7 @@ from elg.files import atomic_write
 MOST_LISTED = 1000  # instances in the table of the page; more are in results.csv
 MARKS = "osD^vP*X<>"
 BINS = 8
+DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (8, 3)), (0, (1, 4)))
 MOST_LINES = 9  # in the picture of gaps against N
 SMALL = 0.1  # gaps below are nearly the same on a logarithmic axis
 
@@ -41,7 +44,7 @@ def write_report(path: Path, with_published: bool = True) -> Table:
     each = instance_table(bench, records)
     atomic_write(path / "tables.txt", f"{table.text()}\n")
     atomic_write(path / "tables.md", f"{table.markdown()}\n\n{each.markdown()}\n")
-    pictures = draw(bench, records)
+    pictures = draw(bench, records, with_published)
     for name, (_, picture) in pictures.items():
         atomic_write(path / f"{name}.png", picture)
     atomic_write(path / "report.html", page(bench, table, each, pictures))
@@ -51,8 +54,9 @@ def write_report(path: Path, with_published: bool = True) -> Table:
 # --- pictures --------------------------------------------------------------------------------------------------------
 
 
-def draw(bench: Bench, records: Sequence[Record]) -> dict[str, tuple[str, bytes]]:
+def draw(bench: Bench, records: Sequence[Record], with_published: bool = True) -> dict[str, tuple[str, bytes]]:
     """The pictures for which there is something to show: name -> caption and PNG."""
+    theirs = published(bench.set) if with_published and bench.instances == bench.full else {}
     gaps, _ = reference_gaps(bench, records)
     shown = [record for record in records if record.key in gaps]
     rows = [row for row in bench.rows if any(record.row == row for record in shown)]
@@ -69,7 +73,11 @@ def draw(bench: Bench, records: Sequence[Record]) -> dict[str, tuple[str, bytes]
     if rows:
         add("gap-time", "Mean gap against mean seconds per instance.", plot_gap_time)
     if rows and len({record.nodes for record in shown}) > 1:
-        add("gap-size", "Gap against N: each instance, and the mean of neighbouring sizes.", plot_gap_size)
+        add(
+            "gap-size",
+            "Gap against N: each instance, and the mean of neighbouring sizes.",
+            partial(plot_gap_size, theirs=theirs),
+        )
     if len(rows) > 1 and not bench.means:
         add(
             "scatter",
@@ -115,10 +123,12 @@ def plot_gap_time(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
     _finish(ax)
 
 
-def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps) -> None:
+def plot_gap_size(
+    ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps, theirs: Mapping[str, Mapping[str, str]]
+) -> None:
     """Faint points for instances, lines through the means of bins of N with about equally many instances.
 
-    Of many rows, only the best of each family.
+    Of many rows, only the best of each family. theirs: published means, row -> group -> figure.
     """
     rows = bench.rows if len(bench.rows) <= MOST_LINES else _best_of_families(bench, records, gaps)
     sizes = np.array(sorted({record.instance: record.nodes for record in records}.values()))
@@ -141,6 +151,7 @@ def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
             *zip(*means, strict=True), marker=MARKS[number % len(MARKS)], markersize=4, color=colour[row],
             linestyle=("-", "--", ":", "-.")[style % 4], label=row,
         )  # fmt: skip
+    _draw_published(ax, records, theirs)
     if sizes[-1] > 4 * sizes[0]:
         ax.set_xscale("log")
         ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -149,6 +160,19 @@ def plot_gap_size(ax: Axes, bench: Bench, records: Sequence[Record], gaps: Gaps)
     ax.set(xlabel="N", ylabel="gap %", title=f"{bench.title}: gap against N")
     _gap_axis(ax, min(gaps[record.key] for record in records if record.row in rows))
     _finish(ax)
+
+
+def _draw_published(ax: Axes, records: Sequence[Record], theirs: Mapping[str, Mapping[str, str]]) -> None:
+    """Each mean from the smallest to the largest N of its group; not those far below, which would squeeze the rest."""
+    least = min(float(np.min(line.get_ydata())) for line in ax.get_lines())
+    for number, (row, figures) in enumerate(theirs.items()):
+        label: str | None = f"{row} (published)"
+        for group, figure in figures.items():
+            nodes = [record.nodes for record in records if record.group == group]
+            if nodes and figure != "-" and float(figure.lstrip("~")) > least / 4:
+                style = {"color": str(0.1 * number), "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.2}
+                ax.plot([min(nodes), max(nodes)], [float(figure.lstrip("~"))] * 2, label=label, **style)
+                label = None
 
 
 def _best_of_families(bench: Bench, records: Sequence[Record], gaps: Gaps) -> list[str]:

@@ -60,7 +60,7 @@ def test_pictures_show_what_they_say() -> None:
     theirs = {"ELG": {"<=200": "~5.5", "other": "9"}, "far": {"<=200": "0.001"}, "none": {"<=200": "-"}}
     plot_gap_size(size, bench, records, gaps, theirs)
     assert [line.get_label() for line in size.lines] == [*ROWS, "ELG (published)"]
-    assert size.lines[-1].get_ydata() == [5.5, 5.5]
+    assert list(size.lines[-1].get_ydata()) == [5.5, 5.5]
     assert size.lines[0].get_xdata()[0] == 50
     plot_scatter(pairs, bench, records, gaps)
     assert pairs.get_xlabel() == "gap % with policy"

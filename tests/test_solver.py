@@ -16,10 +16,10 @@ from elg.decode import decode
 from elg.geometry import SYMMETRIES, symmetry
 from elg.greedy import costs, distinct_symmetries, make_task, routes, with_few_routes
 from elg.instance import Instance, Metric, embed
-from elg.kin import best_savings
+from elg.kin import MOST_NODES, best_savings
 from elg.policy import Policy, PolicyConfig
 from elg.problems import PROBLEMS
-from elg.solver import Result, SolveConfig, solve
+from elg.solver import Result, SolveConfig, kin_seconds, solve
 from elg.starts import MOST_STARTS, choose_starts
 
 Weights = Callable[[str], Path]
@@ -162,7 +162,13 @@ KIN = replace(WINDOW, problem="cvrp", kin=True)
 
 
 def starts(instance: Instance, count: int | None = None, seed: int = 0, policy: PolicyConfig = LIGHT) -> list[int]:
-    return choose_starts(make_task(instance), count, seed, policy).tolist()
+    return choose_starts(make_task(instance), count, seed, replace(policy, problem=instance.problem)).tolist()
+
+
+def test_time_for_kin_where_no_linear_program_is_solved() -> None:
+    small_one, large = (kin_seconds(random_instance("tsp", n)) for n in (MOST_NODES, MOST_NODES + 1))
+    assert large < small_one / 10
+    assert kin_seconds(random_instance("cvrp", MOST_NODES + 1)) > large
 
 
 def test_starts() -> None:

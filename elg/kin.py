@@ -25,9 +25,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
+from elg.covering import cover_shares
 from elg.problems import Batch, Task
 from elg.relaxation import edge_shares
-from elg.search.construct import Routes, join_routes, paths, root
+from elg.search.construct import join_routes, paths, root
 
 ROUNDS = 100  # of the ascent of prices
 MOST_NODES = 2000  # with more, shares of edges come from the ascent: linear programs grow faster than the instance
@@ -61,14 +62,14 @@ def find_kin(task: Task) -> Kin:
     return _find_kin(task.coords.astype(np.float64).tobytes(), demand, task.capacity)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
     points = np.frombuffer(coords).reshape(-1, 2)
     n = len(points)
     if n < 3:
         return Kin(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
     if demand is not None:
-        return _matrix(n, *_votes(Task(points, np.frombuffer(demand, np.int64), capacity)))
+        return _matrix(n, *_cvrp_edges(Task(points, np.frombuffer(demand, np.int64), capacity)))
     edges = candidate_edges(points)
     length = np.sqrt(((points[edges[:, 0]] - points[edges[:, 1]]) ** 2).sum(1))
     alpha, typical, share = alphas(edges, length, n, ROUNDS)
@@ -77,8 +78,12 @@ def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
         share = share if exact is None else exact
     with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
         value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
-    value = np.where(share > LEAST_SHARE, STRONG + (1 - STRONG) * share, STRONG * value)
-    return _matrix(n, edges, value.astype(np.float32))
+    return _matrix(n, edges, _by_share(share, value))
+
+
+def _by_share(share: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Strong kin with a share, else what other methods say."""
+    return np.where(share > LEAST_SHARE, STRONG + (1 - STRONG) * share, STRONG * other).astype(np.float32)
 
 
 def join_kin(parts: Sequence[Kin]) -> Kin:
@@ -119,24 +124,18 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
 # --- savings ---------------------------------------------------------------------------------------------------------
 
 
-def best_savings(task: Task) -> Routes:
-    """The routes that kin shows as the best."""
-    links, _ = min(_solutions(task), key=lambda solution: solution[1])
-    return paths(links)
-
-
-def _votes(task: Task) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Edges of the savings solutions, depot included: half the share of the solutions that have them, and another half
-    for those of the cheapest one."""
+def _cvrp_edges(task: Task) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Edges, the depot's included: those with a share in the relaxation, the others by savings solutions."""
     n = len(task.coords)
-    edges, cost = [], []
-    for links, total in _solutions(task):
-        ends = np.stack([np.repeat(np.arange(1, n), 2), links[1:].ravel()])
-        edges.append(np.unique(ends.min(0) * n + ends.max(0)))
-        cost.append(total)
-    key, count = np.unique(np.concatenate(edges), return_counts=True)
-    value = STRONG * (count / len(edges) + np.isin(key, edges[int(np.argmin(cost))]))
-    return np.stack([key // n, key % n], axis=1), value.astype(np.float32)
+    solutions = sorted(_solutions(task), key=lambda solution: solution[1])
+    many = len(solutions)
+    edges, found = cover_shares(task, [paths(links) for links, _ in solutions])
+    ends = [np.stack([np.repeat(np.arange(1, n), 2), links[1:].ravel()]) for links, _ in solutions]
+    voted = np.concatenate([np.unique(end.min(0) * n + end.max(0)) for end in ends])
+    key, at = np.unique(np.concatenate([edges @ (n, 1), voted]), return_inverse=True)
+    share = np.bincount(at[: len(edges)], found, len(key)).astype(np.float64)
+    votes = np.bincount(at[len(edges) :], minlength=len(key)) / many
+    return np.stack([key // n, key % n], axis=1), _by_share(np.minimum(share, 1.0), votes)
 
 
 def _solutions(task: Task) -> Iterator[tuple[NDArray[np.int64], float]]:

@@ -1,4 +1,4 @@
-"""Kin: the bound's alpha against its definition, savings' votes, and instances that have no shape."""
+"""Kin: the bound's alpha against its definition, covers and savings' votes, and instances that have no shape."""
 
 from itertools import pairwise
 
@@ -8,10 +8,12 @@ import torch
 from samples import KINDS, random_task
 
 from elg import kin
+from elg.covering import cover_shares
 from elg.geometry import symmetry
-from elg.kin import LEAST_SHARE, STRONG, alphas, best_savings, candidate_edges, find_kin, kin_of
+from elg.kin import LEAST_SHARE, STRONG, _solutions, alphas, candidate_edges, find_kin, kin_of
 from elg.problems import PROBLEMS, Task, make_batch
 from elg.relaxation import edge_shares
+from elg.search.construct import paths
 
 
 def cheapest_connected(n: int, edges: np.ndarray, cost: np.ndarray, forced: int = -1) -> float:
@@ -142,17 +144,17 @@ def test_votes_count_routes() -> None:
     assert (table[1:, 1:] == 0).all()
 
 
-@pytest.mark.parametrize("n", [2, 3, 30, 80])
-def test_the_best_savings_have_more_than_half(n: int) -> None:
-    task = random_task(np.random.default_rng(7), "cvrp", n)
-    assert task.demand is not None
-    routes = best_savings(task)
-    assert sorted(node for route in routes for node in route) == list(range(1, n))
-    assert max(task.demand[route].sum() for route in routes) <= (task.capacity or 0)
+def test_edges_of_the_cover_are_strong_and_savings_have_the_others() -> None:
+    task = random_task(np.random.default_rng(7), "cvrp", 60)
+    solutions = [paths(links) for links, _ in sorted(_solutions(task), key=lambda solution: solution[1])]
+    edges, share = cover_shares(task, solutions)
     table = find_kin(task).dense()
-    edges = {(a, b) for route in routes for a, b in pairwise([0, *route, 0])}
-    edges |= {(b, a) for a, b in edges}
-    assert n < 3 or edges == {(a, b) for a, b in np.argwhere(table > 0.5).tolist()}
+    strong, share = edges[share > LEAST_SHARE], share[share > LEAST_SHARE]
+    np.testing.assert_allclose(table[tuple(strong.T)], STRONG + (1 - STRONG) * np.minimum(share, 1), 1e-6)
+    assert (table > STRONG).sum() == 2 * len(strong)
+    voted = {(a, b) for solution in solutions for route in solution for a, b in pairwise([0, *route, 0])}
+    voted = {(a, b) for a, b in voted | {(b, a) for a, b in voted} if table[a, b] <= STRONG}
+    assert voted == {(a, b) for a, b in np.argwhere((table > 0) & (table <= STRONG)).tolist()}
 
 
 def test_each_symmetry_shows_other_savings() -> None:

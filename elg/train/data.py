@@ -141,9 +141,7 @@ class Groups:
     def __init__(self, problem: ProblemName, config: DataConfig, seed: int, init: str = "") -> None:
         self.problem, self.config, self.init = problem, config, init
         self.policy: Policy | None = None  # loaded by the process that labels
-        self.stream = Stream(
-            problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch, savings=config.savings
-        )
+        self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
         self.ends = [0]
 
     def place(self, group: int) -> tuple[int, int]:

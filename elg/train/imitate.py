@@ -40,7 +40,7 @@ class Lesson(NamedTuple):
 
 
 def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator, turn: bool = True) -> Lesson:
-    """Rotate or reflect each instance at random (not without `turn`), and walk its solution from random places."""
+    """Walk the solution of each instance from random places; with `turn`, rotate or reflect it at random before."""
     tasks = [turned(label, rng) if turn else as_task(label.sample) for label in labels]
     is_tour = labels[0].sample.demand is None
     walks = [[_walk(x, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]

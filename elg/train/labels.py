@@ -28,7 +28,6 @@ import numpy as np
 
 from elg.generate import Sample, as_instance, generate
 from elg.geometry import normalise
-from elg.kin import best_savings
 from elg.problems import Task
 from elg.quick import first_fit
 from elg.search.construct import savings
@@ -37,7 +36,6 @@ from elg.search.routes import Load, anneal, to_routes, to_walk
 
 HGS_LIMIT = 300  # customers; beyond, PyVRP's local search is ahead of HGS at these time limits
 ITERATIONS = 200  # of our own search per customer
-ROUTE_SECONDS = 1e-4  # per customer, for the order of one route
 EXTENT = 10_000  # integer units across a CVRP: rounding an edge costs less than 0.01 % of a usual one
 FLUSH_SECONDS = 60.0  # what a kill -9 may lose
 SHARD_LABELS = 256
@@ -248,19 +246,6 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
     raise RuntimeError(f"no feasible solution for {sample.customers} customers in {seconds * 31:.1f} s")
 
 
-def label_savings(sample: Sample) -> Labelled:
-    """The routes that kin shows as the best, each in a near-optimal order of its own customers."""
-    return label(sample, [_reordered(sample.coords, route) for route in best_savings(as_task(sample))])
-
-
-def _reordered(coords: np.ndarray, route: list[int]) -> list[int]:
-    """The customers of a route in the order of a near-optimal tour with the depot, unless that is longer."""
-    nodes = np.array([0, *route])
-    tour = label_tsp(Sample(coords[nodes]), ROUTE_SECONDS * len(nodes)).tour
-    better = nodes[tour]
-    return better[1:].tolist() if tour_cost(coords, better) < tour_cost(coords, nodes) else route
-
-
 def _annealed(sample: Sample, seed: int) -> list[list[int]]:
     """Routes by savings and ruin and recreate; the same every time."""
     instance = as_instance(sample)
@@ -296,7 +281,6 @@ class Stream:
 
     sizes: see Sizes. group: that many consecutive instances share N, which makes batches of equal size.
     seconds: per label; None takes the default for N. validation: a part of the seed, keeps the two kinds apart.
-    savings: routes that kin shows instead of near-optimal ones.
     """
 
     problem: str
@@ -306,7 +290,6 @@ class Stream:
     group: int = 1
     seconds: float | None = None
     validation: bool = False
-    savings: bool = False
 
     def __post_init__(self) -> None:
         if self.problem not in ("tsp", "cvrp"):
@@ -338,7 +321,7 @@ class Stream:
         sample = self.sample(index)
         if self.problem == "tsp":
             return label_tsp(sample, self.seconds)
-        return label_savings(sample) if self.savings else label_cvrp(sample, self.seconds, index)
+        return label_cvrp(sample, self.seconds, index)
 
 
 # ---- Stores ---------------------------------------------------------------------------------------------------------

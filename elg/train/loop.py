@@ -141,12 +141,13 @@ class Trainer:
 
     def _imitate(self, step: int) -> tuple[Tensor, Tensor, int]:
         data, device, seed = self.config.data, self.processes.device, self.config.train.seed
+        turn = self.config.policy.global_policy  # windows turn themselves, and without it kin is remembered
         if self.source is None:
             writing = self.processes.rank == 0
             self.source = label_source(self.config, self.folder.path, writing)
         labels = self.source.batch(step)
         rng = step_rng(seed, step, purpose=1)
-        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng, turn=not data.savings)
+        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng, turn)
         mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
         total, count = torch.zeros((), device=device), torch.zeros((), device=device)
         if len(mine) == 0:

@@ -110,20 +110,6 @@ def test_overrides_are_toml_or_bare_words() -> None:
     assert load_config("paper-tsp", ['data.labels=["a", "b"]']).data.labels == ("a", "b")
 
 
-def test_savings_as_labels_need_a_policy_that_sees_them() -> None:
-    on = ["data.savings=true", "policy.kin=true"]
-    assert load_config("imitate-cvrp", on).data.savings
-    for name, fields in (
-        ("imitate-cvrp", on[:1]),
-        ("imitate-tsp", on),
-        ("imitate-cvrp", [*on, 'data.labels=["x.npz"]']),
-        ("imitate-cvrp", [*on, "train.method=reinforce"]),
-        ("imitate-cvrp", [*on, "data.own=true", "train.init=x.safetensors"]),
-    ):
-        with pytest.raises(ValueError, match=r"data\.savings"):
-            load_config(name, fields)
-
-
 def test_a_file_of_one_s_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[policy]\nproblem = "cvrp"\n[train]\nminutes = 2\n')

@@ -15,13 +15,11 @@ from tiny import fill, simple_labels
 from elg.checkpoint import load_policy
 from elg.decode import DecodeConfig, decode
 from elg.geometry import normalise
-from elg.kin import best_savings
 from elg.policy import PolicyConfig
 from elg.problems import ProblemName, Task
 from elg.train.config import Config, DataConfig
 from elg.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
-from elg.train.imitate import make_lesson
-from elg.train.labels import Labelled, LabelStore, label, what_is_left
+from elg.train.labels import Labelled, LabelStore, what_is_left
 
 
 def numbers(labels: list[Labelled]) -> list[bytes]:
@@ -132,16 +130,6 @@ def test_groups_lie_one_behind_the_other() -> None:
 
 
 # --- what a policy has begun
-
-
-def test_the_savings_that_kin_shows_as_labels() -> None:
-    config = DataConfig(sizes="30", distribution="set_x", batch=3, savings=True)
-    labels = Groups("cvrp", config, seed=0).labelled(0)
-    lesson = make_lesson(labels, 2, np.random.default_rng(0), turn=False)
-    for found, coords in zip(labels, lesson.batch.coords, strict=True):
-        routes = best_savings(Task(coords.numpy(), found.sample.demand, found.sample.capacity))
-        assert {frozenset(route) for route in routes} == {frozenset(route) for route in found.routes}
-        assert found.cost <= label(found.sample, routes).cost + 1e-9
 
 
 OWN = DataConfig(sizes="10,14", distribution="set_x", batch=3, own=True)  # set X: no two nodes are in one place

@@ -210,7 +210,7 @@ def test_where_nothing_is_doubtful_there_is_no_gradient(loss_of: Callable[..., T
     assert not loss.requires_grad
 
 
-def test_a_policy_that_sees_savings_samples_from_where_they_end() -> None:
+def test_a_policy_that_sees_kin_samples_from_where_routes_end() -> None:
     policy = small_policy("cvrp", local="window", local_layers=1, global_policy=False, penalty=False, kin=True)
     tasks = tasks_of("cvrp", [14, 14])
     some, every = (sample_rollouts(policy, tasks, count, generators(2), DecodeConfig()) for count in (3, 0))

@@ -34,27 +34,25 @@ Route = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def cover_shares(task: Task, solutions: Sequence[Routes]) -> tuple[NDArray[np.int64], Floats]:
-    """Edges (E, 2), each once and the depot's included, and their shares; 2 where a customer has routes to itself.
+def cover_by_routes(task: Task, solutions: Sequence[Routes]) -> tuple[list[Route], list[float]]:
+    """Routes and their shares.
 
     solutions: to begin with; the parts of a large instance consist of routes of the first one.
     """
     assert task.demand is not None
     n = len(task.coords)
-    keys, shares = [], []
+    found: list[Route] = []
+    shares: list[float] = []
     for part in _parts(task.coords, solutions[0]):
         place = np.zeros(n, np.int64)
         place[part] = np.arange(len(part))
         inside = np.isin(np.arange(n), part)
         routes = [place[route] for solution in solutions for route in solution if inside[route].all()]
         small = Task(task.coords[part], task.demand[part], task.capacity)
-        for route, much in _cover(small, routes):
-            walk = np.concatenate([[0], part[route], [0]])
-            keys.append(np.minimum(walk[1:], walk[:-1]) * n + np.maximum(walk[1:], walk[:-1]))
-            shares.append(np.full(len(route) + 1, much))
-    key, at = np.unique(np.concatenate(keys), return_inverse=True)
-    total: Floats = np.bincount(at, np.concatenate(shares), len(key)).astype(np.float64)
-    return np.stack([key // n, key % n], axis=1), total
+        for route, share in _cover(small, routes):
+            found.append(part[route])
+            shares.append(share)
+    return found, shares
 
 
 def _parts(coords: Floats, routes: Routes) -> Iterator[NDArray[np.int64]]:

@@ -16,7 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
-from elg.kin import STRONG, Kin, join_kin
+from elg.kin import LEAST_SHARE, STRONG, Kin, join_kin
+from elg.plans import read_plans
 from elg.problems import Task
 from elg.window import FAR, Window, WindowPolicy
 
@@ -46,6 +47,7 @@ class Rollouts(NamedTuple):
     need: Ints  # (R, N) demand of who is not served yet, more than the capacity for others; (0, N) in TSP
     is_open: Floats  # (R, N) 1 where a node may come next
     kin_left: Floats  # (R, N) sum of a node's kin that is not visited yet; (0, N) without
+    visited: NDArray[np.bool_]  # (R, N)
 
 
 class Sight(NamedTuple):
@@ -90,6 +92,7 @@ def run_block(
     state = Rollouts(
         task, starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), board.capacity[task],
         need, np.ones((rollouts, n), np.float32), _all_kin(board)[task if net.sees_kin else []],
+        np.zeros((rollouts, n), np.bool_),
     )  # fmt: skip
     sight = Sight(
         np.zeros((rollouts, net.embed_anchor.in_features), np.float32),
@@ -127,6 +130,7 @@ def _go(board, state, r, node):  # type: ignore[no-untyped-def]
         state.units[r] -= board.demand[state.task[r] * board.size + node]
         state.need[r, node] = capacity + 1
     state.left[r] -= 1
+    state.visited[r, node] = True
     state.is_open[r, node] = np.float32(0.0)
     if state.kin_left.shape[0] > 0:
         row = state.task[r] * board.size + node
@@ -140,6 +144,8 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
     depot = board.demand.shape[0] > 0
     busy = False
     token = np.full(board.size, -1)  # scratch: at which token of a window a node is
+    tokens = 1 + sight.seen.shape[1]
+    among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -152,11 +158,18 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             state.is_open, opened, sight.seen, sight.rho,
         )  # fmt: skip
         radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
-        if state.kin_left.shape[0] > 0 and not (depot and state.current[r] == 0):
+        if state.kin_left.shape[0] > 0 and not depot:
             _show_kin(board, state, r, found, sight)
         _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
         if state.kin_left.shape[0] > 0:
             _draw_kin(board, state, r, found, sight, token)
+            if depot:
+                to_here[:] = among[:] = np.float32(0.0)
+                read_plans(
+                    board.kin.plans, state.task[r] * board.size, state.current[r], state.visited[r], sight.seen[r],
+                    found, token, among, to_here,
+                )  # fmt: skip
+                _draw_plans(sight, r, found, among, to_here)
     return busy
 
 
@@ -262,6 +275,27 @@ def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-
     for t in range(found):
         sight.nodes[r, t, last + 1] = sight.kin[r, 0, 1 + t]
         token[sight.seen[r, t]] = -1
+
+
+@njit(nogil=True)
+def _draw_plans(sight, r, found, among, to_here):  # type: ignore[no-untyped-def]
+    """Strong kin where plans join the tokens of one rollout, or the current node with them."""
+    last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
+    for t in range(found + 1):
+        for u in range(found + 1):
+            if among[t, u] > LEAST_SHARE:
+                sight.kin[r, t, u] = _strong(among[t, u])
+        if to_here[t] > LEAST_SHARE and t == 0:
+            sight.anchor[r, end] = _strong(to_here[t])
+        elif to_here[t] > LEAST_SHARE:
+            sight.nodes[r, t - 1, last] = _strong(to_here[t])
+    for t in range(found):
+        sight.nodes[r, t, last + 1] = sight.kin[r, 0, 1 + t]
+
+
+@njit(nogil=True, inline="always")
+def _strong(share):  # type: ignore[no-untyped-def]
+    return np.float32(STRONG + (1 - STRONG) * min(share, np.float32(1.0)))
 
 
 @njit(nogil=True, cache=True)

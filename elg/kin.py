@@ -6,9 +6,9 @@ much that lower bound rises when an edge is forced into it, the edge's alpha, te
 whether good tours have it (Helsgaun 2000). The shares of edges in a linear relaxation (elg.relaxation) tell more still,
 above all between heaps far apart, whose prices take long to find: edges with a share are strong kin, others by alpha.
 
-CVRP: the savings of Clarke and Wright, several times, each time with savings changed a little: in how many of these
-solutions two nodes are neighbours, and whether they are in the best one. The changes depend on where the points lie, so
-each symmetry of an instance shows other solutions.
+CVRP: in how many solutions two nodes are neighbours, of the savings of Clarke and Wright, several times, each time with
+savings changed a little; and routes with shares of a linear relaxation (elg.covering) that begins with those. Such
+plans (elg.plans) make strong kin as long as they can be carried out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
-from elg.covering import cover_shares
+from elg.covering import cover_by_routes
+from elg.plans import Plans, join_plans, make_plans
 from elg.problems import Batch, Task
 from elg.relaxation import edge_shares
 from elg.search.construct import join_routes, paths, root
@@ -37,16 +38,20 @@ LEAST = 0.01  # smaller values are left out
 LEAST_SHARE = 0.05  # smaller ones count as none
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
-STRONG = 0.5  # more have the edges of the cheapest savings solution; in a TSP, those with a share
+STRONG = 0.5  # more have edges with a share: those of a TSP, and those of a CVRP's plans as long as they are left
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
 
 
 class Kin(NamedTuple):
-    """A symmetric sparse matrix of values in (0, 1]: node i has the entries begin[i] .. begin[i + 1] - 1."""
+    """A symmetric sparse matrix of values in (0, 1]: node i has the entries begin[i] .. begin[i + 1] - 1.
+
+    In a CVRP it holds what always counts; pairs that plans join are stronger than that.
+    """
 
     begin: NDArray[np.int64]  # (N + 1,)
     node: NDArray[np.int64]
     value: NDArray[np.float32]
+    plans: Plans  # of a CVRP
 
     def dense(self) -> NDArray[np.float32]:
         """(N, N), 0 where two nodes are not kin."""
@@ -67,9 +72,9 @@ def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
     points = np.frombuffer(coords).reshape(-1, 2)
     n = len(points)
     if n < 3:
-        return Kin(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+        return _matrix(n, np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
     if demand is not None:
-        return _matrix(n, *_cvrp_edges(Task(points, np.frombuffer(demand, np.int64), capacity)))
+        return _plans_and_votes(Task(points, np.frombuffer(demand, np.int64), capacity))
     edges = candidate_edges(points)
     length = np.sqrt(((points[edges[:, 0]] - points[edges[:, 1]]) ** 2).sum(1))
     alpha, typical, share = alphas(edges, length, n, ROUNDS)
@@ -78,12 +83,8 @@ def _find_kin(coords: bytes, demand: bytes | None, capacity: int | None) -> Kin:
         share = share if exact is None else exact
     with np.errstate(divide="ignore", invalid="ignore"):  # where all points around coincide
         value = np.where(alpha > 0, np.exp(-SHARPNESS * alpha / typical[edges].mean(1)), 1.0)
-    return _matrix(n, edges, _by_share(share, value))
-
-
-def _by_share(share: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Strong kin with a share, else what other methods say."""
-    return np.where(share > LEAST_SHARE, STRONG + (1 - STRONG) * share, STRONG * other).astype(np.float32)
+    value = np.where(share > LEAST_SHARE, STRONG + (1 - STRONG) * share, STRONG * value)
+    return _matrix(n, edges, value.astype(np.float32))
 
 
 def join_kin(parts: Sequence[Kin]) -> Kin:
@@ -94,19 +95,22 @@ def join_kin(parts: Sequence[Kin]) -> Kin:
         np.concatenate([np.zeros(1, np.int64), *begin]),
         np.concatenate([np.zeros(0, np.int64), *(part.node for part in parts)]),
         np.concatenate([np.zeros(0, np.float32), *(part.value for part in parts)]),
+        join_plans([part.plans for part in parts]),
     )
 
 
-def kin_of(batch: Batch) -> torch.Tensor:
-    """(B, N, N) among the nodes of a batch; 0 for padding."""
+def kin_of(batch: Batch) -> tuple[torch.Tensor, tuple[Plans, ...]]:
+    """Among the nodes of a batch: values (B, N, N), 0 for padding, and each task's plans."""
     n = batch.coords.shape[1]
     table = np.zeros((len(batch.size), n, n), np.float32)
-    coords = batch.coords.cpu().numpy()
+    coords, plans = batch.coords.cpu().numpy(), []
     for b, size in enumerate(batch.size.tolist()):
         demand = None if batch.demand is None else batch.demand[b, :size].cpu().numpy()
         capacity = None if batch.capacity is None else int(batch.capacity[b])
-        table[b, :size, :size] = find_kin(Task(coords[b, :size], demand, capacity)).dense()
-    return torch.from_numpy(table).to(batch.coords.device)
+        kin = find_kin(Task(coords[b, :size], demand, capacity))
+        table[b, :size, :size] = kin.dense()
+        plans.append(kin.plans)
+    return torch.from_numpy(table).to(batch.coords.device), tuple(plans)
 
 
 def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin:
@@ -115,8 +119,8 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
     both = np.concatenate([edges, edges[:, ::-1]])
     order = np.argsort(both[:, 0], kind="stable")
     begin = np.searchsorted(both[order, 0], np.arange(n + 1))
-    kin = Kin(begin, both[order, 1], np.concatenate([value, value])[order])
-    for part in kin:
+    kin = Kin(begin, both[order, 1], np.concatenate([value, value])[order], make_plans(n, [], []))
+    for part in kin[:3]:
         part.setflags(write=False)  # it is shared by all who ask
     return kin
 
@@ -124,18 +128,20 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
 # --- savings ---------------------------------------------------------------------------------------------------------
 
 
-def _cvrp_edges(task: Task) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Edges, the depot's included: those with a share in the relaxation, the others by savings solutions."""
+def _plans_and_votes(task: Task) -> Kin:
+    """The relaxation's routes, and as values which edges those or savings solutions have, the depot's included."""
     n = len(task.coords)
-    solutions = sorted(_solutions(task), key=lambda solution: solution[1])
-    many = len(solutions)
-    edges, found = cover_shares(task, [paths(links) for links, _ in solutions])
-    ends = [np.stack([np.repeat(np.arange(1, n), 2), links[1:].ravel()]) for links, _ in solutions]
-    voted = np.concatenate([np.unique(end.min(0) * n + end.max(0)) for end in ends])
-    key, at = np.unique(np.concatenate([edges @ (n, 1), voted]), return_inverse=True)
-    share = np.bincount(at[: len(edges)], found, len(key)).astype(np.float64)
-    votes = np.bincount(at[len(edges) :], minlength=len(key)) / many
-    return np.stack([key // n, key % n], axis=1), _by_share(np.minimum(share, 1.0), votes)
+    solutions = [paths(links) for links, _ in sorted(_solutions(task), key=lambda solution: solution[1])]
+    routes, shares = cover_by_routes(task, solutions)
+    voters = [*routes, *(np.array(route) for solution in solutions for route in solution)]
+    weight = np.concatenate([shares, np.full(len(voters) - len(shares), 1 / len(solutions))])
+    ends = [np.stack([np.append(0, route), np.append(route, 0)]) for route in voters]
+    both = np.concatenate(ends, axis=1)
+    key, at = np.unique(both.min(0) * n + both.max(0), return_inverse=True)
+    votes = np.bincount(at, np.repeat(weight, [end.shape[1] for end in ends]))
+    value = STRONG * np.minimum(votes / 2, 1.0)  # either of them gives up to 1, and 2 to a customer alone on its route
+    kin = _matrix(n, np.stack([key // n, key % n], axis=1), value.astype(np.float32))
+    return kin._replace(plans=make_plans(n, routes, shares))
 
 
 def _solutions(task: Task) -> Iterator[tuple[NDArray[np.int64], float]]:

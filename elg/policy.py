@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from elg.kin import STRONG, kin_of
 from elg.neighbours import Neighbourhood, nearest, positional_encoding
+from elg.plans import Plans
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
 from elg.window import WindowPolicy, show_kin
 
@@ -88,6 +89,7 @@ class Cache(NamedTuple):
     readout: Tensor  # (B, N, D) and
     offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
     kin: Tensor | None = None  # (B, N, N) see elg.kin
+    plans: tuple[Plans, ...] = ()  # each task's
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -413,7 +415,10 @@ class Policy(nn.Module):
             cache = Cache(batch, empty, None, empty, empty, empty, empty)
         else:
             cache = self.global_.encode(batch)
-        return cache._replace(kin=kin_of(batch)) if self.config.kin else cache
+        if self.config.kin:
+            kin, plans = kin_of(batch)
+            cache = cache._replace(kin=kin, plans=plans)
+        return cache
 
     def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:
         """(u~_global + u_local, closed), both (B, M, N): closed is 0 for nodes that may come next and -inf for others.
@@ -427,10 +432,8 @@ class Policy(nn.Module):
         if self.problem.has_depot:  # the depot is a token of its own, never one of the K
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
-        if cache.kin is not None:
+        if cache.kin is not None and not self.problem.has_depot:  # plans lead to near nodes
             beside = gather_nodes(cache.kin, state.current) > STRONG
-            if self.problem.has_depot:  # where every route ends, so that its kin says nothing
-                beside &= (state.current > 0)[:, :, None]
             near = show_kin(near, batch, beside, state.current, candidates)
         closed = close(valid)
         u = torch.zeros_like(closed)

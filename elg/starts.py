@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from elg.kin import STRONG, find_kin
+from elg.kin import LEAST_SHARE, find_kin
 from elg.policy import PolicyConfig
 from elg.problems import Task
 
@@ -20,13 +20,13 @@ def all_starts(task: Task) -> NDArray[np.int64]:
 
 
 def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
-    """Nodes to begin with: all, or if the policy sees savings solutions those where the best one's routes end."""
+    """Nodes to begin with: all, or if the policy sees plans those where they end."""
     nodes = all_starts(task)
     if task.demand is None or not policy.kin or len(nodes) < 2:
         return nodes
-    kin = find_kin(task)
-    beside_depot = slice(kin.begin[0], kin.begin[1])
-    return kin.node[beside_depot][kin.value[beside_depot] > STRONG]
+    plans = find_kin(task).plans
+    likely = plans.share > LEAST_SHARE
+    return np.unique(plans.node[np.concatenate([plans.begin[:-1][likely], plans.begin[1:][likely] - 1])])
 
 
 def count_starts(n: int, starts: int | None, policy: PolicyConfig, views: int) -> int:

@@ -10,14 +10,19 @@ are turned and however large they are. What lies outside of the window it may kn
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numba import njit
 from torch import Tensor, nn
 
+from elg.kin import LEAST_SHARE, STRONG
 from elg.neighbours import Neighbourhood, positional_encoding
+from elg.plans import Plans, read_plans
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
 
 if TYPE_CHECKING:
@@ -56,10 +61,17 @@ class WindowPolicy(nn.Module):
 
     def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
         """u_local of each candidate, (B, M, K), or (B, M, 1 + K) with the depot first; finite also where absent."""
-        scores = self(self.window(cache.batch, state, near, cache.kin)).unflatten(0, state.current.shape)
+        scores = self(self.window(cache.batch, state, near, cache.kin, cache.plans)).unflatten(0, state.current.shape)
         return scores if self.problem.has_depot else scores[:, :, 1:]
 
-    def window(self, batch: Batch, state: State, near: Neighbourhood, kin: Tensor | None = None) -> Window:
+    def window(
+        self,
+        batch: Batch,
+        state: State,
+        near: Neighbourhood,
+        kin: Tensor | None = None,
+        plans: Sequence[Plans] = (),
+    ) -> Window:
         """What the states (B, M) look like; S = B * M."""
         here = gather_nodes(batch.coords, state.current)
         there = gather_nodes(batch.coords, near.node.flatten(1)).view(*near.node.shape, 2) - here[:, :, None]
@@ -89,6 +101,9 @@ class WindowPolicy(nn.Module):
         if kin is not None:
             token = torch.cat([self.problem.anchor(state)[:, :, None], near.node], dim=2)
             among, to_here, left_over = see_kin(kin, state, token)
+            if self.problem.has_depot:
+                live = live_plans(plans, state, near)
+                among, to_here = (strengthen(x, share) for x, share in zip((among, to_here), live, strict=True))
             planes += [to_here[:, :, 1:], among[:, :, 0, 1:], left_over[:, :, 1:]]
             ends += [to_here[:, :, :1], left_over[:, :, :1]]
             among = among.flatten(0, 1)
@@ -140,6 +155,30 @@ def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, T
     among = kin.take(rows[..., None] + token[:, :, None])
     to_here = kin.take(rows + state.current[:, :, None])
     return among, to_here, ((~state.visited).float() @ kin).gather(2, token)
+
+
+def live_plans(plans: Sequence[Plans], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
+    """Shares of the plans that are left in the states (B, M): among the tokens (B, M, T, T), to the current node."""
+    b, m, k = near.node.shape
+    among, to_here = np.zeros((b, m, 1 + k, 1 + k), np.float32), np.zeros((b, m, 1 + k), np.float32)
+    current, visited, node = (x.cpu().numpy() for x in (state.current, state.visited, near.node))
+    count = near.present.sum(-1).cpu().numpy()
+    for i, task in enumerate(plans):
+        _read_states(task, current[i], visited[i], node[i], count[i], among[i], to_here[i])
+    device = near.node.device
+    return torch.from_numpy(among).to(device), torch.from_numpy(to_here).to(device)
+
+
+@njit(cache=True, nogil=True)
+def _read_states(plans, current, visited, node, count, among, to_here):  # type: ignore[no-untyped-def]
+    slot = np.full(visited.shape[1], -1)
+    for s in range(len(current)):
+        read_plans(plans, 0, current[s], visited[s], node[s], count[s], slot, among[s], to_here[s])
+
+
+def strengthen(kin: Tensor, share: Tensor) -> Tensor:
+    """Kin of pairs that plans join is strong."""
+    return torch.where(share > LEAST_SHARE, STRONG + (1 - STRONG) * share.clamp(max=1), kin)
 
 
 class WindowLayer(nn.Module):

@@ -7,6 +7,7 @@ A partial solution is the list of nodes chosen so far. A CVRP has the depot as n
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -268,23 +269,37 @@ def shown(config: Any, task: Any, chosen: Sequence[int]) -> tuple[list[tuple[int
     """The neighbourhood and its radius; then the last neighbours give way to two of strong kin that are not in it."""
     near = neighbourhood(task, chosen, config.neighbours)
     scale = radius(near)
-    if config.kin and not (task.demand is not None and chosen[-1] == 0):
+    if config.kin and task.demand is None:
         kin, inside = find_kin(task).dense()[chosen[-1]], [node for node, _ in near]
-        hidden = [
-            i
-            for i in valid_nodes(task, chosen)
-            if not (task.demand is not None and i == 0) and kin[i] > 0.5 and i not in inside
-        ]
+        hidden = [i for i in valid_nodes(task, chosen) if kin[i] > 0.5 and i not in inside]
         slots = [slot for slot in range(len(near) - 1, -1, -1) if kin[inside[slot]] <= 0.5]
         for slot, node in zip(slots, hidden[:2], strict=False):
             near[slot] = (node, math.dist(task.coords[chosen[-1]], task.coords[node]))
     return near, scale
 
 
+def kin_now(task: Any, chosen: Sequence[int]) -> Any:
+    """Kin with what is left of the plans."""
+    always, plans = find_kin(task).dense().astype(float), find_kin(task).plans
+    visited, here, share = set(chosen) - {0}, chosen[-1], np.zeros_like(always)
+    for plan, much in enumerate(plans.share.tolist()):
+        route = plans.node[plans.begin[plan] : plans.begin[plan + 1]].tolist()
+        if not visited & set(route):
+            for a, b in pairwise([0, *route, 0]):
+                share[a, b] += much
+                share[b, a] += much
+        for way in [route, route[::-1]] if here in route else []:
+            before, after = set(way[: way.index(here)]), way[way.index(here) + 1 :]
+            if before <= visited and not visited & set(after):
+                share[here, [*after, 0][0]] += much
+                break
+    return np.where(share > 0.05, 0.5 + 0.5 * np.minimum(share, 1), always)
+
+
 def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]) -> dict[int, float]:
     """u_local of the valid depot and of the neighbours by the transformer over the window."""
     near, scale = shown(config, task, chosen)
-    cvrp, kin = task.demand is not None, find_kin(task).dense().astype(float)
+    cvrp, kin, always = task.demand is not None, kin_now(task, chosen), find_kin(task).dense().astype(float)
     here, end = task.coords[chosen[-1]], task.coords[0 if cvrp else chosen[0]]
     far = math.dist(here, end)
     ahead = end - here if far > 0 else (task.coords[near[0][0]] - here if near else np.zeros(2))
@@ -298,7 +313,7 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
     tokens = [0 if cvrp else chosen[0], *(node for node, _ in near)]
     left = [node for node in range(len(task.coords)) if node not in chosen or (cvrp and node == 0)]
     if config.kin:
-        anchor += [kin[chosen[-1], tokens[0]], kin[tokens[0], left].sum()]
+        anchor += [kin[chosen[-1], tokens[0]], always[tokens[0], left].sum()]
     rows = [linear(weights, "local.embed_anchor", np.array(anchor))]
     for rank, (node, rho) in enumerate(near):
         unit = max(scale, rho / 2)  # nothing is drawn further away than twice the radius
@@ -307,7 +322,7 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
         if cvrp:
             x += [task.demand[node] / load, task.demand[node] / task.capacity]
         if config.kin:
-            x += [kin[chosen[-1], node], kin[tokens[0], node], kin[node, left].sum()]
+            x += [kin[chosen[-1], node], kin[tokens[0], node], always[node, left].sum()]
         encoding = positional_encoding(rank, config.local_width)
         rows.append(linear(weights, "local.embed", np.array(x)) + encoding)
     for i in range(config.local_layers):

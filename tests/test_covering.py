@@ -9,7 +9,7 @@ from samples import random_task
 from scipy.optimize import linprog
 
 from elg import covering
-from elg.covering import GAIN, cover_shares
+from elg.covering import GAIN, cover_by_routes
 from elg.problems import Task
 from elg.search.construct import Routes
 
@@ -22,8 +22,8 @@ def way(coords: np.ndarray, route: tuple[int, ...] | list[int]) -> float:
     return float(sum(np.hypot(*(coords[a] - coords[b])) for a, b in pairwise([0, *route, 0])))
 
 
-def length(task: Task, edges: np.ndarray, share: np.ndarray) -> float:
-    return float(share @ np.hypot(*(task.coords[edges[:, 0]] - task.coords[edges[:, 1]]).T))
+def length(task: Task, routes: list[np.ndarray], shares: list[float]) -> float:
+    return sum(share * way(task.coords, route.tolist()) for route, share in zip(routes, shares, strict=True))
 
 
 def over_every_route(task: Task) -> float:
@@ -39,24 +39,28 @@ def over_every_route(task: Task) -> float:
 @pytest.mark.parametrize("seed", range(8))
 def test_the_shortest_cover_of_few_customers(seed: int) -> None:
     task = random_task(np.random.default_rng(seed), "cvrp", 8)
-    found = length(task, *cover_shares(task, [one_each(task)]))
+    found = length(task, *cover_by_routes(task, [one_each(task)]))
     assert over_every_route(task) * (1 - 1e-6) <= found <= over_every_route(task) * 1.1  # some routes are overlooked
 
 
-def test_customers_are_covered_and_shares_belong_to_edges() -> None:
+def test_customers_are_covered_by_routes_that_fit() -> None:
     task = random_task(np.random.default_rng(1), "cvrp", 90)
-    edges, share = cover_shares(task, [one_each(task)])
-    assert (edges[:, 0] < edges[:, 1]).all()
-    assert len(np.unique(edges, axis=0)) == len(edges)
-    assert (np.bincount(edges.ravel(), np.repeat(share, 2))[1:] >= 2 - 1e-6).all()
-    assert length(task, edges, share) < 0.9 * sum(way(task.coords, route) for route in one_each(task))
+    assert task.demand is not None
+    routes, shares = cover_by_routes(task, [one_each(task)])
+    covered = np.zeros(90)
+    for route, share in zip(routes, shares, strict=True):
+        covered[route] += share
+        assert len(set(route.tolist()) - {0}) == len(route)
+        assert task.demand[route].sum() <= (task.capacity or 0)
+    assert (covered[1:] >= 1 - 1e-6).all()
+    assert length(task, routes, shares) < 0.9 * sum(way(task.coords, route) for route in one_each(task))
 
 
-def test_a_customer_alone_goes_to_the_depot_twice() -> None:
+def test_customers_who_fit_with_nobody_go_alone() -> None:
     task = Task(np.random.default_rng(5).random((9, 2)), np.r_[0, np.full(8, 5)], 5)
-    edges, share = cover_shares(task, [one_each(task)])
-    assert edges.tolist() == [[0, i] for i in range(1, 9)]
-    np.testing.assert_allclose(share, 2.0)
+    routes, shares = cover_by_routes(task, [one_each(task)])
+    assert [route.tolist() for route in routes] == one_each(task)
+    np.testing.assert_allclose(shares, 1.0)
 
 
 @pytest.mark.parametrize("demands", ["usual", "none"])
@@ -81,7 +85,7 @@ def test_new_routes_are_feasible_and_worth_it(monkeypatch: pytest.MonkeyPatch, d
         return watched
 
     monkeypatch.setattr(covering, "_find_routes", watch(covering._find_routes))
-    cover_shares(task, [one_each(task)])
+    cover_by_routes(task, [one_each(task)])
     assert len(rounds) > 5
     assert max(rounds) > 10
 
@@ -103,14 +107,14 @@ def test_the_parts_of_a_large_instance() -> None:
 def test_a_route_that_is_a_large_part_stays_as_it_is() -> None:
     task = Task(np.random.default_rng(6).random((600, 2)), np.ones(600, np.int64), 599)
     route = list(range(1, 600))
-    edges, share = cover_shares(task, [[route]])
-    assert edges.tolist() == sorted([min(a, b), max(a, b)] for a, b in pairwise([0, *route, 0]))
-    np.testing.assert_allclose(share, 1.0)
+    routes, shares = cover_by_routes(task, [[route]])
+    assert [found.tolist() for found in routes] == [route]
+    np.testing.assert_allclose(shares, 1.0)
 
 
 def test_parts_lose_little(monkeypatch: pytest.MonkeyPatch) -> None:
     task = random_task(np.random.default_rng(4), "cvrp", 120)
     begin = [one_each(task)]
-    whole = length(task, *cover_shares(task, begin))
+    whole = length(task, *cover_by_routes(task, begin))
     monkeypatch.setattr(covering, "MOST_CUSTOMERS", 60)
-    assert whole <= length(task, *cover_shares(task, begin)) <= 1.1 * whole
+    assert whole <= length(task, *cover_by_routes(task, begin)) <= 1.1 * whole

@@ -16,7 +16,7 @@ from elg.decode import decode
 from elg.geometry import SYMMETRIES, symmetry
 from elg.greedy import costs, distinct_symmetries, make_task, routes, with_few_routes
 from elg.instance import Instance, Metric, embed
-from elg.kin import MOST_NODES, STRONG, find_kin
+from elg.kin import LEAST_SHARE, MOST_NODES, find_kin
 from elg.policy import Policy, PolicyConfig
 from elg.problems import PROBLEMS
 from elg.solver import Result, SolveConfig, kin_seconds, solve
@@ -198,7 +198,9 @@ def test_a_window_policy_has_fewer_starts_on_large_instances() -> None:
 
 def test_a_policy_that_sees_kin_begins_where_routes_end() -> None:
     instance = random_instance("cvrp", 60)
-    ends = set(np.nonzero(find_kin(make_task(instance)).dense()[0] > STRONG)[0].tolist())
+    plans = find_kin(make_task(instance)).plans
+    likely = np.flatnonzero(plans.share > LEAST_SHARE)
+    ends = {int(plans.node[place]) for p in likely for place in (plans.begin[p], plans.begin[p + 1] - 1)}
     assert 3 < len(ends) < 50
     assert set(starts(instance, 3, policy=KIN)) < ends
     assert set(starts(instance, len(ends) + 5, policy=KIN)) > ends

@@ -24,6 +24,7 @@ class DataConfig:
     distribution: str = "uniform"  # a name of elg.generate, or "adaptive": U/C/M drawn by their validation gaps
     batch: int = 120  # most instances per step, over all processes
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
+    pool: int = 0  # of rollouts: so many batches in turn, whose kin is remembered; 0: always new ones
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
@@ -32,7 +33,7 @@ class DataConfig:
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
     def __post_init__(self) -> None:
-        _at_least("data", self, batch=1, nodes=0, starts=0, states=0, reuse=1)
+        _at_least("data", self, batch=1, nodes=0, pool=0, starts=0, states=0, reuse=1)
         if not 0 < self.sure <= 1:
             raise ValueError(f"data.sure is {self.sure}, must be above 0 and at most 1")
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:

@@ -161,7 +161,7 @@ class Trainer:
 
     def _learn_from_rollouts(self, step: int) -> tuple[Tensor, Tensor, int]:
         config, device = self.config, self.processes.device
-        rng = step_rng(config.train.seed, step)
+        rng = step_rng(config.train.seed, step % config.data.pool if config.data.pool else step)
         tasks = random_tasks(config.policy.problem, config.data, self._distribution(rng), rng)
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -347,6 +348,24 @@ def test_states_take_a_share_of_the_steps(tmp_path: Path, monkeypatch: pytest.Mo
     assert [len(steps) for steps in seen] == [4, 4, 4]
     assert len({tuple(steps.tolist()) for steps in seen}) > 1
     assert all(min(steps) >= 1 and max(steps) <= 9 for steps in seen)
+
+
+def test_batches_of_a_pool_come_again_with_other_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(tmp_path, "reinforce", "cvrp", 5)
+    config = replace(config, data=replace(config.data, pool=2))
+    seen = []
+    original = loop.reinforce_loss
+    monkeypatch.setattr(loop, "reinforce_loss", lambda *args, **kw: seen.append(args[1:3]) or original(*args, **kw))
+    trainer = trainer_for(tmp_path, config)
+    for _ in range(5):
+        trainer.step()
+    coords = [batch.coords for batch, _ in seen]
+    assert torch.equal(coords[0], coords[2])
+    assert torch.equal(coords[0], coords[4])
+    assert torch.equal(coords[1], coords[3])
+    assert not torch.equal(coords[0], coords[1])
+    first, again = seen[0][1], seen[2][1]
+    assert first.shape != again.shape or not torch.equal(first, again)
 
 
 def test_a_loss_that_is_no_number_stops_the_run_before_the_weights_are_spoiled(tmp_path: Path) -> None:

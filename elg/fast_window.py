@@ -253,7 +253,7 @@ def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-
     last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
     sight.kin[r] = np.float32(0.0)
     sight.anchor[r, end] = np.float32(0.0)
-    sight.anchor[r, end + 1] = state.kin_left[r, anchor]
+    sight.anchor[r, end + 1] = np.float32(0.0) if depot else state.kin_left[r, anchor]
     token[anchor] = 0
     for t in range(found):
         token[sight.seen[r, t]] = 1 + t

@@ -38,7 +38,7 @@ class Window(NamedTuple):
     nodes: Tensor  # (S, K, F): x, y, rho, how much nearer to the anchor, all in radii[, demand / load, demand / Q]
     present: Tensor  # (S, 1 + K) False where fewer than K nodes are valid
     kin: Tensor | None = None  # (S, 1 + K, 1 + K) among the tokens
-    # With kin, the last features of the anchor are its kin to the current node and to all nodes that are not visited,
+    # With kin, the last features of the anchor are its kin to the current node and (a depot: 0) to all not visited,
     # those of the neighbours to the current node, to the anchor, and to all nodes that are not visited.
 
 
@@ -105,7 +105,8 @@ class WindowPolicy(nn.Module):
                 live = live_plans(plans, state, near)
                 among, to_here = (strengthen(x, share) for x, share in zip((among, to_here), live, strict=True))
             planes += [to_here[:, :, 1:], among[:, :, 0, 1:], left_over[:, :, 1:]]
-            ends += [to_here[:, :, :1], left_over[:, :, :1]]
+            # A depot has more kin the larger the instance is: what was learned from it would hold for one size only.
+            ends += [to_here[:, :, :1], left_over[:, :, :1] * (not self.problem.has_depot)]
             among = among.flatten(0, 1)
         nodes = torch.stack([plane.float() for plane in planes], dim=-1) * near.present[..., None]
         anchors = torch.cat([end.float() for end in ends], dim=-1)

@@ -53,6 +53,17 @@ def test_rotation_scale_and_translation_change_nothing(problem: str, moves: int)
     torch.testing.assert_close(other, usual, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("nodes", [20, 150])
+def test_the_depot_of_many_routes_looks_like_that_of_few(nodes: int) -> None:
+    policy, rng = window_policy("cvrp", kin=True), np.random.default_rng(2)
+    cache, state = after(policy, random_task(rng, "cvrp", nodes), [3])
+    candidates = ~state.visited & (torch.arange(nodes) > 0)
+    near = nearest(cache.batch, state.current, candidates, 7)
+    seen = policy.local.window(cache.batch, state, near, cache.kin, cache.plans)
+    assert cache.kin[0, 0].sum() > (5 if nodes > 100 else 0)
+    assert seen.anchor.abs().max() < 3
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_far_anchor_is_drawn_nearer(problem: str) -> None:
     """All features stay small, however far the anchor is: what a large instance shows, a small one has shown."""

@@ -32,7 +32,7 @@ from elg.relaxation import edge_shares
 from elg.search.construct import join_routes, paths, root
 
 ROUNDS = 100  # of the ascent of prices
-MOST_NODES = 2000  # with more, shares of edges come from the ascent: linear programs grow faster than the instance
+MOST_NODES = 2000  # with more, no linear programs: a TSP's shares come from the ascent, and a CVRP has no plans
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
 LEAST_SHARE = 0.05  # smaller ones count as none
@@ -132,9 +132,9 @@ def _plans_and_votes(task: Task) -> Kin:
     """The relaxation's routes, and as values which edges those or savings solutions have, the depot's included."""
     n = len(task.coords)
     solutions = [paths(links) for links, _ in sorted(_solutions(task), key=lambda solution: solution[1])]
-    routes, shares = cover_by_routes(task, solutions)
+    routes, shares = cover_by_routes(task, solutions) if n <= MOST_NODES else ([], [])
     voters = [*routes, *(np.array(route) for solution in solutions for route in solution)]
-    weight = np.concatenate([shares, np.full(len(voters) - len(shares), 1 / len(solutions))])
+    weight = np.concatenate([shares, np.full(len(voters) - len(shares), (1 if routes else 2) / len(solutions))])
     ends = [np.stack([np.append(0, route), np.append(route, 0)]) for route in voters]
     both = np.concatenate(ends, axis=1)
     key, at = np.unique(both.min(0) * n + both.max(0), return_inverse=True)

@@ -29,8 +29,8 @@ POLICY_SHARE = 0.2  # of the time limit is the policy's, at most
 IMPORT_SECONDS = 2.0  # that loading the policy may take, the first time
 PLANNED = 0.7  # of its share is filled with rollouts: those that are not ready in time are lost
 SAVINGS_SECONDS = 2e-4  # per node, at most
-KIN_SECONDS = {"tsp": 4e-3, "cvrp": 6e-4}  # per node, at most, to find kin
-LARGE_KIN_SECONDS = 2e-4  # the same in TSPs that are too large for linear programs
+KIN_SECONDS = {"tsp": 4e-3, "cvrp": 5e-2}  # per node, at most, to find kin
+LARGE_KIN_SECONDS = {"tsp": 2e-4, "cvrp": 1e-3}  # the same in instances that are too large for linear programs
 KIN_SHARE = 0.5  # of the policy's time, at most, for that
 GRACE = 0.1  # seconds that fast_tsp may be late
 DESCENT_SHARE = 0.05  # of a TSP's time for our own search, before the policy
@@ -160,8 +160,8 @@ def kin_seconds(instance: Instance) -> float:
     """How long it may take to find kin."""
     from elg.kin import MOST_NODES
 
-    large = instance.problem == "tsp" and instance.customers > MOST_NODES
-    return instance.customers * (LARGE_KIN_SECONDS if large else KIN_SECONDS[instance.problem])
+    per_node = LARGE_KIN_SECONDS if instance.size > MOST_NODES else KIN_SECONDS
+    return instance.size * per_node[instance.problem]
 
 
 class _Pace:

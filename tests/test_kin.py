@@ -162,6 +162,16 @@ def test_plans_and_savings_vote() -> None:
     np.testing.assert_allclose(kin.plans.share, shares, atol=1e-6)
 
 
+def test_without_a_linear_program_savings_vote_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(np.random.default_rng(5).random((9, 2)), np.r_[0, np.full(8, 5)], 5)
+    kin._find_kin.cache_clear()
+    monkeypatch.setattr(kin, "MOST_NODES", 0)
+    found = find_kin(task)
+    kin._find_kin.cache_clear()
+    assert len(found.plans.share) == 0
+    assert (found.dense()[0, 1:] == STRONG).all()
+
+
 def test_each_symmetry_shows_other_savings() -> None:
     task = random_task(np.random.default_rng(8), "cvrp", 60)
     tables = [find_kin(task._replace(coords=symmetry(task.coords, index))).dense() for index in (0, 0, 2)]

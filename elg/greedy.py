@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elg.checkpoint import load_policy, shipped_weights
+from elg.covering import MOST_CUSTOMERS
 from elg.decode import Actions
 from elg.geometry import normalise, symmetry
 from elg.instance import Instance
@@ -23,17 +24,20 @@ Views = tuple[list[Task], list[NDArray[np.int64]]]
 
 def views(instance: Instance, starts: int | None, symmetries: int, seed: int, policy: PolicyConfig) -> Views:
     """What to decode: the instance under its symmetries, and the first nodes of the rollouts of each."""
-    indices = distinct_symmetries(symmetries, policy)
+    indices = distinct_symmetries(symmetries, policy, instance.customers)
     tasks = [make_task(instance, index) for index in indices]
     return tasks, [choose_starts(task, starts, seed, policy, len(tasks)) for task in tasks]
 
 
-def distinct_symmetries(count: int, policy: PolicyConfig) -> list[int]:
+def distinct_symmetries(count: int, policy: PolicyConfig, customers: int) -> list[int]:
     """Which of the first `count` symmetries to decode: a window alone sees rotations as the same instance.
 
-    Not so with the kin of a CVRP, which shows other savings solutions each time.
+    Not so with the kin of a CVRP, which shows other savings solutions and plans each time. Only in large ones would
+    finding them take longer than all rollouts.
     """
-    same = policy.local == "window" and not policy.global_policy and not (policy.kin and policy.problem == "cvrp")
+    same = policy.local == "window" and not policy.global_policy
+    if policy.kin and policy.problem == "cvrp" and customers <= MOST_CUSTOMERS:
+        same = False
     return list(range(count))[:2] if same else list(range(count))  # 1 is a reflection
 
 

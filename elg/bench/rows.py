@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -261,7 +262,7 @@ def effort(row: Row, instance: Instance) -> float:
     from elg.starts import count_starts
 
     policy = _policy(row, instance.problem).config
-    symmetries = len(distinct_symmetries(row.symmetries, policy))
+    symmetries = len(distinct_symmetries(row.symmetries, policy, n))
     return float(n * symmetries * count_starts(n, row.starts, policy, symmetries))
 
 
@@ -276,8 +277,8 @@ def _decode(row: Row, instances: Sequence[Instance], options: Options) -> list[S
     tasks = [task for own, _ in plans for task in own]
     starts = [nodes for _, own in plans for nodes in own]
     rollouts = decode(policy, tasks, starts, DecodeConfig(threads=threads, memory_gb=memory))
-    each = len(plans[0][0])
-    return [best_solution(instance, rollouts[i * each : (i + 1) * each]) for i, instance in enumerate(instances)]
+    each = iter(rollouts)
+    return [best_solution(x, list(islice(each, len(own)))) for x, (own, _) in zip(instances, plans, strict=True)]
 
 
 def _search(row: Row, instance: Instance, options: Options) -> Answer:

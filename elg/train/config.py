@@ -29,6 +29,7 @@ class DataConfig:
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
+    dives: bool = False  # CVRP: labels on the fly are the best dives into the plans that the policy sees
     own: bool = False  # every second batch on the fly completes what the policy of train.init has begun
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
@@ -121,6 +122,10 @@ class Config:
         if self.train.best_of > 1 and 0 < self.data.starts <= self.train.best_of:
             raise ValueError(f"train.best_of is {self.train.best_of}, must be below data.starts, {self.data.starts}")
         on_the_fly = self.train.method == "imitate" and not self.data.labels
+        if self.data.dives and not (self.policy.kin and self.policy.problem == "cvrp" and on_the_fly):
+            raise ValueError("data.dives is on: it needs policy.kin, a CVRP, and imitation of labels made on the fly")
+        if self.data.dives and self.data.own:
+            raise ValueError("data.dives and data.own are both on")
         if self.data.own and not self.train.init:
             raise ValueError("data.own is on: it needs the weights of train.init")
         if self.data.own and self.policy.problem == "tsp" and self.data.starts != 1:

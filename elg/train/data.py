@@ -22,6 +22,7 @@ from elg.generate import Sample, generate
 from elg.policy import Policy
 from elg.problems import ProblemName, Task
 from elg.train.config import Config, DataConfig
+from elg.train.dives import label_dive
 from elg.train.labels import (
     Labelled,
     LabelStore,
@@ -154,6 +155,9 @@ class Groups:
     def labelled(self, group: int) -> list[Labelled]:
         begin, end = self.place(group)
         numbers = range(group * self.config.batch, group * self.config.batch + end - begin)
+        if self.config.dives:
+            rngs = [step_rng(self.stream.seed, number, purpose=3) for number in numbers]
+            return [label_dive(self.stream.sample(number), rng) for number, rng in zip(numbers, rngs, strict=True)]
         if not self.config.own or group % 2 == 0:
             return [self.stream.labelled(number) for number in numbers]
         samples = [self.stream.sample(number) for number in numbers]

@@ -14,6 +14,7 @@ from torch import Tensor
 from elg.geometry import normalise
 from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
+from elg.train.dives import walk_of_dive
 from elg.train.labels import Labelled, as_task
 
 AFTER_OWN = 24  # moves to imitate behind a policy's own: later ones are as in any near-optimal tour
@@ -24,7 +25,7 @@ class Lesson(NamedTuple):
 
     batch: Batch
     actions: Tensor  # (B, M, T)
-    ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP
+    ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP, and where the order of routes matters
     steps: tuple[int, int]  # the actions to imitate: from, and up to but without
 
     def select(self, rows: Tensor) -> Lesson:
@@ -39,11 +40,20 @@ class Lesson(NamedTuple):
         return self._replace(batch=self.batch.to(device), actions=self.actions.to(device), ends=ends)
 
 
-def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator, turn: bool = True) -> Lesson:
-    """Walk the solution of each instance from random places; with `turn`, rotate or reflect it at random before."""
+def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator, turn: bool = True, visible: int = 0) -> Lesson:
+    """Walk the solution of each instance from random places; with `turn`, rotate or reflect it at random before.
+
+    visible: the labels are dives (elg.train.dives), walked in their own order by a policy that sees so many nodes.
+    """
     tasks = [turned(label, rng) if turn else as_task(label.sample) for label in labels]
     is_tour = labels[0].sample.demand is None
-    walks = [[_walk(x, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
+
+    def walk(x: Labelled) -> NDArray[np.int64]:
+        if visible:
+            return walk_of_dive(x, visible, rng)
+        return _walk(x, rng) if is_tour else _tour(x.routes, rng)
+
+    walks = [[walk(x) for _ in range(starts)] for x in labels]
     longest = max(len(walk) for group in walks for walk in group)
     # A walk that is over stays where it is, as a rollout does.
     actions = np.stack([[np.pad(walk, (0, longest - len(walk)), mode="edge") for walk in group] for group in walks])
@@ -51,6 +61,8 @@ def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator, turn: b
         own = max(label.own for label in labels)
         steps = (own, min(own + AFTER_OWN, longest)) if own else (1, longest)
         return Lesson(make_batch(tasks), torch.from_numpy(actions), None, steps)
+    if visible:
+        return Lesson(make_batch(tasks), torch.from_numpy(actions), None, (1, longest))
     ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
     for row, label in enumerate(labels):
         for route in label.routes:

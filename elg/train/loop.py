@@ -147,7 +147,8 @@ class Trainer:
             self.source = label_source(self.config, self.folder.path, writing)
         labels = self.source.batch(step)
         rng = step_rng(seed, step, purpose=1)
-        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng, turn)
+        visible = self.config.policy.neighbours if data.dives else 0
+        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng, turn, visible)
         mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
         total, count = torch.zeros((), device=device), torch.zeros((), device=device)
         if len(mine) == 0:

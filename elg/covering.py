@@ -133,16 +133,19 @@ class _Cover:
         return count
 
     def prices(self) -> Floats:
-        """(N,) how much longer the cover is for the sake of each customer; 0 for the depot."""
-        self.program.run()
-        return self.unit * np.append(0.0, self.program.getSolution().row_dual)
+        """(N,) how much longer the cover is for the sake of each customer; 0 for the depot, and for all if unsolved."""
+        price = self._solve().row_dual
+        return self.unit * np.append(0.0, price if len(price) else np.zeros(len(self.coords) - 1))
 
     def shares(self) -> Iterator[tuple[Route, float]]:
-        """What the last program made of the routes."""
-        self.program.run()
-        for route, share in zip(self.routes, self.program.getSolution().col_value, strict=True):
+        """What the last program made of the routes; nothing if it could not be solved."""
+        for route, share in zip(self.routes, self._solve().col_value, strict=False):
             if share > GAIN:
                 yield route, share
+
+    def _solve(self) -> highspy.HighsSolution:
+        self.program.run()
+        return self.program.getSolution()
 
 
 @njit(nogil=True)

@@ -283,11 +283,11 @@ def _draw_plans(sight, r, found, among, to_here):  # type: ignore[no-untyped-def
     last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
     for t in range(found + 1):
         for u in range(found + 1):
-            if among[t, u] > LEAST_SHARE:
+            if among[t, u] > np.float32(LEAST_SHARE):
                 sight.kin[r, t, u] = _strong(among[t, u])
-        if to_here[t] > LEAST_SHARE and t == 0:
+        if to_here[t] > np.float32(LEAST_SHARE) and t == 0:
             sight.anchor[r, end] = _strong(to_here[t])
-        elif to_here[t] > LEAST_SHARE:
+        elif to_here[t] > np.float32(LEAST_SHARE):
             sight.nodes[r, t - 1, last] = _strong(to_here[t])
     for t in range(found):
         sight.nodes[r, t, last + 1] = sight.kin[r, 0, 1 + t]

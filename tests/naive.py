@@ -313,7 +313,7 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
     tokens = [0 if cvrp else chosen[0], *(node for node, _ in near)]
     left = [node for node in range(len(task.coords)) if node not in chosen or (cvrp and node == 0)]
     if config.kin:
-        anchor += [kin[chosen[-1], tokens[0]], always[tokens[0], left].sum()]
+        anchor += [kin[chosen[-1], tokens[0]], 0.0 if cvrp else always[tokens[0], left].sum()]
     rows = [linear(weights, "local.embed_anchor", np.array(anchor))]
     for rank, (node, rho) in enumerate(near):
         unit = max(scale, rho / 2)  # nothing is drawn further away than twice the radius

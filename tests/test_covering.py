@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import chain, combinations, pairwise, permutations
 
+import highspy
 import numpy as np
 import pytest
 from samples import random_task
@@ -118,3 +119,9 @@ def test_parts_lose_little(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = length(task, *cover_by_routes(task, begin))
     monkeypatch.setattr(covering, "MOST_CUSTOMERS", 60)
     assert whole <= length(task, *cover_by_routes(task, begin)) <= 1.1 * whole
+
+
+def test_without_a_solution_there_are_no_prices_and_no_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covering._Cover, "_solve", lambda self: highspy.Highs().getSolution())
+    task = random_task(np.random.default_rng(0), "cvrp", 12)
+    assert cover_by_routes(task, [one_each(task)]) == ([], [])

@@ -24,7 +24,7 @@ class DataConfig:
     distribution: str = "uniform"  # a name of elg.generate, or "adaptive": U/C/M drawn by their validation gaps
     batch: int = 120  # most instances per step, over all processes
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
-    pool: int = 0  # of rollouts: so many batches in turn, whose kin is remembered; 0: always new ones
+    pool: int = 0  # of rollouts: so many batches in turn (kin of 2,048 instances is remembered); 0: new ones
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
@@ -115,6 +115,8 @@ class Config:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
         elif self.train.method == "imitate":
             raise ValueError("data.distribution is 'adaptive', but train.method 'imitate' takes labels as they come")
+        elif self.data.pool:
+            raise ValueError(f"data.distribution is 'adaptive', but data.pool is {self.data.pool}: those stay the same")
         if self.train.global_steps and not self.policy.global_policy:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:

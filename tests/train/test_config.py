@@ -180,3 +180,8 @@ def test_other_mistakes(tmp_path: Path) -> None:
     done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--steps", "3", "--minutes", "1"])
     assert done.exit_code == 2
     assert done.stderr == "elg: --minutes and --steps are both given; a run ends by one of them\n"
+
+
+def test_a_pool_stays_the_same() -> None:
+    with pytest.raises(ValueError, match=r"data\.pool is 3"):
+        load_config("paper-cvrp-star", ["data.pool=3"])

@@ -141,7 +141,7 @@ class Trainer:
 
     def _imitate(self, step: int) -> tuple[Tensor, Tensor, int]:
         data, device, seed = self.config.data, self.processes.device, self.config.train.seed
-        # As it is, an instance's kin is remembered, and dives fit its plans; a window turns itself, but for reflections.
+        # As it is, its kin is remembered, and dives fit its plans; a window turns itself, but for reflections.
         turn = (self.config.policy.global_policy or not self.config.policy.kin) and not data.dives
         if self.source is None:
             writing = self.processes.rank == 0

@@ -47,7 +47,6 @@ class Rollouts(NamedTuple):
     need: Ints  # (R, N) demand of who is not served yet, more than the capacity for others; (0, N) in TSP
     is_open: Floats  # (R, N) 1 where a node may come next
     kin_left: Floats  # (R, N) sum of a node's kin that is not visited yet; (0, N) without
-    visited: NDArray[np.bool_]  # (R, N)
 
 
 class Sight(NamedTuple):
@@ -92,7 +91,6 @@ def run_block(
     state = Rollouts(
         task, starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), board.capacity[task],
         need, np.ones((rollouts, n), np.float32), _all_kin(board)[task if net.sees_kin else []],
-        np.zeros((rollouts, n), np.bool_),
     )  # fmt: skip
     sight = Sight(
         np.zeros((rollouts, net.embed_anchor.in_features), np.float32),
@@ -130,7 +128,6 @@ def _go(board, state, r, node):  # type: ignore[no-untyped-def]
         state.units[r] -= board.demand[state.task[r] * board.size + node]
         state.need[r, node] = capacity + 1
     state.left[r] -= 1
-    state.visited[r, node] = True
     state.is_open[r, node] = np.float32(0.0)
     if state.kin_left.shape[0] > 0:
         row = state.task[r] * board.size + node
@@ -165,8 +162,9 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             _draw_kin(board, state, r, found, sight, token)
             if depot:
                 to_here[:] = among[:] = np.float32(0.0)
+                served = state.need[r] > board.capacity[state.task[r]]
                 read_plans(
-                    board.kin.plans, state.task[r] * board.size, state.current[r], state.visited[r], sight.seen[r],
+                    board.kin.plans, state.task[r] * board.size, state.current[r], served, sight.seen[r],
                     found, token, among, to_here,
                 )  # fmt: skip
                 _draw_plans(sight, r, found, among, to_here)

@@ -82,17 +82,23 @@ def decode(
 ) -> list[Actions]:
     """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given, or one for each task.
 
-    Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first. A list `certainty` is filled with
-    the highest probability that a node had at each sampled move (M_i, T_i); 0 for starts and greedy moves.
+    Rollouts that have begun already, (M_i, P_i), are completed. Tasks may differ in size. Gives (M_i, T_i) node indices
+    per task, the start first. A list `certainty` is filled with the highest probability that a node had at each sampled
+    move (M_i, T_i); 0 for what was given, and greedy moves.
     """
     from elg import fast
 
     on_cpu = next(policy.parameters()).device.type == "cpu"
-    if config.path == "fast" and not (on_cpu and fast.supports(policy.config)):
+    starts = [first[:, None] if first.ndim == 1 else first for first in starts]
+    fits = on_cpu and fast.supports(policy.config)
+    if policy.config.local != "window":
+        fits = fits and all(first.shape[1] == 1 for first in starts)
+    if config.path == "fast" and not fits:
         raise ValueError(
-            "path is 'fast', but the kernels know only the light local policy, or a window alone, on the CPU"
+            "path is 'fast', but the kernels know only the light local policy from the start, or a window alone, "
+            "on the CPU"
         )
-    use_fast = config.path != "plain" and on_cpu and fast.supports(policy.config)
+    use_fast = config.path != "plain" and fits
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
     for task, first in zip(tasks, starts, strict=True):
         check_starts(task, first)
@@ -110,11 +116,17 @@ def decode(
     return [actions for actions, _ in out]
 
 
-def check_starts(task: Task, starts: NDArray[np.int64]) -> None:
-    """Raise ValueError unless the starts are nodes of the task, and customers in CVRP: the kernels trust them."""
+def check_starts(task: Task, begun: NDArray[np.int64]) -> None:
+    """Raise ValueError unless rollouts (M, P) can begin like this: the kernels trust them."""
     low, high = (0 if task.demand is None else 1), len(task.coords) - 1
-    if len(starts) == 0 or starts.min() < low or starts.max() > high:
-        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
+    starts = begun[:, :1]
+    if begun.size == 0 or starts.min() < low or begun.min() < 0 or begun.max() > high:
+        raise ValueError(f"starts are {starts.ravel().tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
+    for walk in begun if begun.shape[1] > 1 else ():
+        visits = walk[walk >= low]
+        loads = [task.demand[route].sum() for route in np.split(walk, np.flatnonzero(walk == 0))] if low else [0]
+        if len(np.unique(visits)) < len(visits) or max(loads) > (task.capacity or 0):
+            raise ValueError(f"a rollout begins with {walk.tolist()}, which visits a node twice or loads too much")
 
 
 def longest(task: Task) -> int:
@@ -155,10 +167,13 @@ def _groups(
     config: DecodeConfig,
     use_fast: bool,
 ) -> Iterator[list[int]]:
-    """Indices of tasks to work on together: of equal size on the fast path, as many as memory allows."""
-    order = sorted(range(len(tasks)), key=lambda i: len(tasks[i].coords))
-    same = groupby(order, key=lambda i: len(tasks[i].coords)) if use_fast else [(0, iter(order))]
-    for _, members in same:
+    """Indices of tasks to work on together: begun equally far, of equal size on the fast path, as memory allows."""
+
+    def kind(i: int) -> tuple[int, int]:
+        return starts[i].shape[1], len(tasks[i].coords) if use_fast else 0
+
+    order = sorted(range(len(tasks)), key=lambda i: (kind(i), len(tasks[i].coords)))
+    for _, members in groupby(order, key=kind):
         group: list[int] = []
         used = 0.0
         for i in members:
@@ -215,9 +230,12 @@ def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: 
     for begin in range(0, most, width):
         # A task with fewer starts repeats its last one; the surplus is cut off below.
         rows = [np.arange(begin, min(begin + width, most)).clip(max=len(starts) - 1) for _, starts, _ in parts]
-        first = torch.from_numpy(np.stack([starts[row] for (_, starts, _), row in zip(parts, rows, strict=True)]))
-        state = policy.problem.start(batch, first.to(device))
-        actions, sure = [state.current], [torch.zeros(first.shape)]
+        begun = torch.from_numpy(np.stack([starts[row] for (_, starts, _), row in zip(parts, rows, strict=True)]))
+        actions = list(begun.to(device).unbind(2))
+        first, sure = actions[0], [torch.zeros(begun.shape[:2])] * len(actions)
+        state = policy.problem.start(batch, first)
+        for node in actions[1:]:
+            state = policy.problem.step(batch, state, node)
         while not bool(policy.problem.finished(batch, state).all()):
             scores, closed = policy.scores(encoded, state)
             if parts[0][2].size:
@@ -314,7 +332,7 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
         demand = np.zeros(0, np.int64) if task.demand is None else task.demand
         capacity = task.capacity or 0
         fast.run_block(
-            tables[i], local, planes[i], rule, demand, capacity, starts[own], uniform[own], out, sure, control
+            tables[i], local, planes[i], rule, demand, capacity, starts[own].ravel(), uniform[own], out, sure, control
         )  # fmt: skip
 
     return run

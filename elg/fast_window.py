@@ -77,13 +77,14 @@ def run_block(
     net: WindowPolicy,
     board: Board,
     task: Ints,
-    starts: Ints,
+    begun: Ints,
     uniforms: Floats,
     actions: NDArray[np.int32],
     certainty: Floats,
     control: Ints,
 ) -> None:
-    """Roll out R starts of the tasks to the end, writing actions and certainty (R, T). See elg.fast.run_block."""
+    """Complete rollouts (R, P) of the tasks, writing actions and certainty (R, T). See elg.fast.run_block."""
+    starts = begun[:, 0]
     rollouts, n, depot = len(starts), board.size, len(board.demand) > 0
     k = min(len(net.pe), n - depot)
     need = board.demand.reshape(-1, n)[task] if depot else np.zeros((0, n), np.int64)
@@ -99,11 +100,10 @@ def run_block(
         np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32),
     )  # fmt: skip
     window = Window(*(torch.from_numpy(x) for x in sight[:4]))
-    for r in range(rollouts):
-        _go(board, state, r, starts[r])
-    actions[:, 0] = starts
+    _begin(board, state, begun)
+    actions[:, : begun.shape[1]] = begun
     with torch.inference_mode():
-        for step in range(1, actions.shape[1]):
+        for step in range(begun.shape[1], actions.shape[1]):
             if not look(board, state, sight) or control[1] != 0:
                 return
             move(board, state, sight, net(window).numpy(), net.clip, uniforms, actions, certainty, step)
@@ -117,6 +117,14 @@ def _all_kin(board: Board) -> Floats:
 
 
 @njit(nogil=True, cache=True)
+def _begin(board, state, begun):  # type: ignore[no-untyped-def]
+    """All rollouts go where they have been (R, P)."""
+    for r in range(begun.shape[0]):
+        for t in range(begun.shape[1]):
+            _go(board, state, r, begun[r, t])
+
+
+@njit(nogil=True)
 def _go(board, state, r, node):  # type: ignore[no-untyped-def]
     """Rollout r moves to a node."""
     state.current[r] = node

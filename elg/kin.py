@@ -31,6 +31,8 @@ from elg.problems import Batch, Task
 from elg.relaxation import edge_shares
 from elg.search.construct import join_routes, paths, root
 
+Floats = NDArray[np.float64]
+
 ROUNDS = 100  # of the ascent of prices
 MOST_NODES = 2000  # with more, no linear programs: a TSP's shares come from the ascent, and a CVRP has no plans
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
@@ -144,16 +146,21 @@ def _plans_and_votes(task: Task) -> Kin:
     return kin._replace(plans=make_plans(n, routes, shares))
 
 
+def savings_pairs(task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+    """Customers a, b (P,) that may be joined, the way from the depot to each node (N,), and between the pairs (P,)."""
+    coords, n = task.coords, len(task.coords)
+    near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, VOTE_PAIRS + 1))[1].reshape(n - 1, -1)
+    a, b = _unique(np.stack([np.repeat(np.arange(1, n), near.shape[1]), near.ravel()], axis=1)).T
+    far = np.sqrt(((coords - coords[0]) ** 2).sum(1))
+    return a, b, far, np.sqrt(((coords[a] - coords[b]) ** 2).sum(1))
+
+
 def _solutions(task: Task) -> Iterator[tuple[NDArray[np.int64], float]]:
     """Savings solutions: the neighbours (N, 2) of each customer, 0 for the depot, and the length."""
     coords, demand, capacity = task
     assert demand is not None
     assert capacity is not None
-    n = len(coords)
-    near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, VOTE_PAIRS + 1))[1].reshape(n - 1, -1)
-    a, b = _unique(np.stack([np.repeat(np.arange(1, n), near.shape[1]), near.ravel()], axis=1)).T
-    far = np.sqrt(((coords - coords[0]) ** 2).sum(1))
-    between = np.sqrt(((coords[a] - coords[b]) ** 2).sum(1))
+    a, b, far, between = savings_pairs(task)
     rng = np.random.default_rng(crc32(coords.tobytes()))
     for shape, noise in zip(SHAPES, cycle(NOISE), strict=False):
         saved = far[a] + far[b] - shape * between * (1 + noise * rng.standard_normal(len(a)))

@@ -26,6 +26,7 @@ class DataConfig:
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
     pool: int = 0  # of rollouts: so many batches in turn (kin of 2,048 instances is remembered); 0: new ones
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
+    branches: float = 0.0  # of steps in which an instance's rollouts are a greedy one up to somewhere, and part there
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
@@ -37,6 +38,8 @@ class DataConfig:
         _at_least("data", self, batch=1, nodes=0, pool=0, starts=0, states=0, reuse=1)
         if not 0 < self.sure <= 1:
             raise ValueError(f"data.sure is {self.sure}, must be above 0 and at most 1")
+        if not 0 <= self.branches <= 1 or (self.branches and not self.starts):
+            raise ValueError(f"data.branches is {self.branches}, must be from 0 to 1, and needs data.starts")
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:
             raise ValueError(f"data.sizes is {self.sizes!r}, must be at least 2")
 
@@ -47,6 +50,7 @@ class TrainConfig:
 
     method: Literal["reinforce", "imitate", "improve"] = "reinforce"
     best_of: int = 1  # REINFORCE: how many rollouts of an instance share their best one's reward; 1: each has its own
+    trace: float = 1.0  # REINFORCE, CVRP: lambda of the moves' own rewards by a critic; 1: whole rollouts have theirs
     steps: int = 0  # stop after so many; 0: stop by the clock
     minutes: float = 0.0  # stop after so much training time; 0: stop by steps
     global_steps: int = 0  # the first stage: that many steps without the local policy
@@ -76,6 +80,10 @@ class TrainConfig:
         _at_least("train", self, best_of=1, seed=0, chunk=1, checkpoint_minutes=0)
         if self.best_of > 1 and self.method != "reinforce":
             raise ValueError(f"train.best_of is {self.best_of}, but train.method is {self.method!r}")
+        if not 0 <= self.trace <= 1:
+            raise ValueError(f"train.trace is {self.trace}, must be from 0 to 1")
+        if self.trace < 1 and (self.method != "reinforce" or self.best_of > 1 or self.chunk > 1):
+            raise ValueError(f"train.trace is {self.trace}: it needs REINFORCE with train.best_of 1 and train.chunk 1")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"train.lr is {self.lr}, must be positive")
         if self.ema >= 1:
@@ -121,6 +129,8 @@ class Config:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:
             raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
+        if self.train.trace < 1 and self.policy.problem != "cvrp":
+            raise ValueError(f"train.trace is {self.train.trace}, but policy.problem is {self.policy.problem!r}")
         if self.train.best_of > 1 and 0 < self.data.starts <= self.train.best_of:
             raise ValueError(f"train.best_of is {self.train.best_of}, must be below data.starts, {self.data.starts}")
         on_the_fly = self.train.method == "imitate" and not self.data.labels

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from elg.checkpoint import load_policy, save_policy
 from elg.decode import Certainty, DecodeConfig, keep_freed_memory
 from elg.policy import Policy, PolicyConfig, with_local
 from elg.train.config import Config
+from elg.train.critic import returns
 from elg.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
 from elg.train.imitate import imitation_loss, make_lesson
 from elg.train.labels import Labelled
 from elg.train.processes import Processes
-from elg.train.reinforce import best_rollout_loss, pieces, reinforce_loss, sample_rollouts
+from elg.train.reinforce import best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
 from elg.train.run import Progress, RunFolder, RunLog
 from elg.train.schedule import distribution_probabilities, learning_rate
 from elg.train.validate import Gaps, gaps, validation_set
@@ -168,20 +169,30 @@ class Trainer:
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
         certainty: list[Certainty] = []
-        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding, certainty)
-        loss_of = best_rollout_loss
-        if config.train.method == "reinforce":
-            loss_of = partial(reinforce_loss, best_of=config.train.best_of)
+        sampling = self.policy, mine, config.data.starts
+        part, where = step_rng(config.train.seed, step, purpose=1).random(2)
+        if part < config.data.branches:
+            rollouts, shared = sample_branches(*sampling, where, rngs, self.decoding, certainty)
+        else:
+            rollouts, shared = sample_rollouts(*sampling, rngs, self.decoding, certainty), 1
         total = torch.zeros((), device=device)
         parts = pieces(mine, rollouts, config.train.chunk, device)
-        firsts = zip(rngs[:: config.train.chunk], certainty[:: config.train.chunk], strict=True)
-        for (batch, actions), (own, sure) in zip(parts, firsts, strict=True):
-            steps = some_steps(1, actions.shape[2], config.data.states, own).to(device)
+        firsts = zip(mine, rngs, certainty, strict=True)  # of each part, where it needs one instance
+        for (batch, actions), (task, own, sure) in zip(parts, islice(firsts, 0, None, config.train.chunk), strict=True):
+            steps = some_steps(shared, actions.shape[2], config.data.states, own).to(device)
             doubtful = None
             if config.data.sure < 1:  # then a chunk is one instance
                 doubtful = (torch.from_numpy(sure).to(device) < config.data.sure)[None, :, steps]
+            credit = None
+            if config.train.trace < 1:  # here too
+                found = returns(task, actions[0].cpu().numpy(), config.train.trace, config.policy.kin, shared)
+                credit = torch.from_numpy(found).to(device)[None]
             with self._autocast():
-                loss = loss_of(self.policy, batch, actions, steps, doubtful)
+                if config.train.method == "improve":
+                    loss = best_rollout_loss(self.policy, batch, actions, steps, doubtful)
+                else:
+                    best_of = config.train.best_of
+                    loss = reinforce_loss(self.policy, batch, actions, steps, doubtful, credit, best_of, shared)
             if loss.requires_grad:  # not where every move was sure
                 loss.backward()
             total += loss.detach()

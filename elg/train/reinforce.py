@@ -20,6 +20,8 @@ from elg.policy import Policy
 from elg.problems import Batch, Task, make_batch
 from elg.starts import all_starts, good_starts
 
+BRANCH_BEFORE = 0.9  # of a rollout: behind that hardly anything is left to decide
+
 
 def sample_rollouts(
     policy: Policy,
@@ -38,6 +40,26 @@ def sample_rollouts(
         for task, rng in zip(tasks, rngs, strict=True)
     ]
     return decode(policy, tasks, first, config, rngs, certainty=certainty)
+
+
+def sample_branches(
+    policy: Policy,
+    tasks: Sequence[Task],
+    branches: int,
+    where: float,
+    rngs: Sequence[np.random.Generator],
+    config: DecodeConfig,
+    certainty: list[Certainty],
+) -> tuple[list[NDArray[np.int32]], int]:
+    """M rollouts (M, T_i) of each task that have the first P nodes of a greedy one and are sampled from there on; and P.
+
+    where: from 0 to 1, from the start to nearly the end.
+    """
+    first = [_some(good_starts(task, policy.config), 1, rng) for task, rng in zip(tasks, rngs, strict=True)]
+    trunks = decode(policy, tasks, first, config)
+    shared = 1 + int(where * BRANCH_BEFORE * min((trunk.shape[1] for trunk in trunks), default=0))
+    begun = [np.repeat(trunk[:, :shared], branches, axis=0).astype(np.int64) for trunk in trunks]
+    return decode(policy, tasks, begun, config, rngs, certainty=certainty), shared
 
 
 def _some(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -96,15 +118,21 @@ def reinforce_loss(
     actions: Tensor,
     steps: Tensor | None = None,
     doubtful: Tensor | None = None,
+    credit: Tensor | None = None,
     best_of: int = 1,
+    shared: int = 1,
 ) -> Tensor:
     """Sum over instances of the mean over rollouts of -advantage * log p.
 
-    Some of the steps stand for all of them: the gradient is right on average. See log_prob for `doubtful`.
+    The advantage is that of whole rollouts, or of their moves if `credit` (B, M, T - 1) says it. Some of the steps
+    stand for all of them behind the `shared` first: the gradient is right on average. See log_prob for `doubtful`.
     """
-    weight = advantages(policy.problem.length(batch, actions), best_of)
-    log_p = policy.log_prob(batch, actions, steps, doubtful).mean(-1) * (actions.shape[2] - 1)
-    return -(weight * log_p).mean(dim=1).sum()
+    if credit is None:
+        weight = advantages(policy.problem.length(batch, actions), best_of)[:, :, None]
+    else:
+        weight = credit if steps is None else credit[:, :, steps - 1]
+    log_p = policy.log_prob(batch, actions, steps, doubtful)
+    return -(weight * log_p).mean(dim=(1, 2)).sum() * (actions.shape[2] - shared)
 
 
 def best_rollout_loss(

@@ -350,6 +350,27 @@ def test_states_take_a_share_of_the_steps(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(min(steps) >= 1 and max(steps) <= 9 for steps in seen)
 
 
+@pytest.mark.parametrize("changes", [{}, {"kin": True, "local": "window", "global_policy": False, "penalty": False}])
+def test_a_critic_and_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict) -> None:
+    config = make_config(tmp_path, "reinforce", "cvrp", 6)
+    config = replace(
+        config,
+        policy=replace(config.policy, local_layers=1, **changes),
+        data=replace(config.data, branches=0.5, starts=4, sure=0.999),
+        train=replace(config.train, trace=0.9, chunk=1),
+    )
+    seen = []
+    original = loop.reinforce_loss
+    monkeypatch.setattr(loop, "reinforce_loss", lambda *args: seen.append((args[2], args[7])) or original(*args))
+    trainer = trainer_for(tmp_path, config)
+    before = [parameter.clone() for parameter in trainer.policy.parameters()]
+    for _ in range(6):
+        trainer.step()
+    assert any((a != b).any() for a, b in zip(before, trainer.policy.parameters(), strict=True))
+    assert all((actions[0, :, :shared] == actions[0, 0, :shared]).all() for actions, shared in seen if shared > 1)
+    assert 1 < len({shared for _, shared in seen})
+
+
 def test_batches_of_a_pool_come_again_with_other_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config(tmp_path, "reinforce", "cvrp", 5)
     config = replace(config, data=replace(config.data, pool=2))

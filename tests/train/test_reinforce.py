@@ -15,7 +15,7 @@ from elg.decode import DecodeConfig
 from elg.policy import Policy, PolicyConfig
 from elg.problems import Batch, Task, make_batch
 from elg.starts import good_starts
-from elg.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_rollouts
+from elg.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
 
 ONE = DecodeConfig(threads=1)
 CPU = torch.device("cpu")
@@ -217,3 +217,31 @@ def test_a_policy_that_sees_kin_samples_from_where_routes_end() -> None:
     for task, few, all_ in zip(tasks, some, every, strict=True):
         assert set(few[:, 0]) <= set(good_starts(task, policy.config))
         assert all_[:, 0].tolist() == list(range(1, len(task.coords)))
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_branches_part_where_they_are_told_to(problem: str) -> None:
+    policy, tasks = small_policy(problem), tasks_of(problem, [12, 9, 12])
+    for where in (0.0, 0.5, 0.999):
+        certainty: list[np.ndarray] = []
+        rollouts, shared = sample_branches(policy, tasks, 16, where, generators(3), ONE, certainty)
+        assert shared == pytest.approx(1 + where * 0.9 * min(walks.shape[1] for walks in rollouts), abs=2)
+        for task, walks, sure in zip(tasks, rollouts, certainty, strict=True):
+            assert all(naive.is_solution(task, walk) for walk in walks.tolist())
+            assert (walks[:, :shared] == walks[0, :shared]).all()
+            assert where > 0 or (walks != walks[0]).any()
+            assert not sure[:, :shared].any()
+    assert sample_branches(policy, [], 16, 0.5, [], ONE, []) == ([], 1)
+
+
+def test_credit_weighs_moves() -> None:
+    """Only those behind what is shared, and some of them stand for all."""
+    policy, tasks = small_policy("cvrp"), tasks_of("cvrp", [9])
+    rollouts, shared = sample_branches(policy, tasks, 4, 0.5, generators(1), ONE, [])
+    (batch, actions), *_ = pieces(tasks, rollouts, 1, CPU)
+    credit = torch.randn(1, 4, actions.shape[2] - 1)
+    steps = torch.arange(shared, actions.shape[2])
+    expected = -(credit[:, :, shared - 1 :] * policy.log_prob(batch, actions, steps)).sum() / 4
+    torch.testing.assert_close(reinforce_loss(policy, batch, actions, steps, None, credit, shared=shared), expected)
+    each = [reinforce_loss(policy, batch, actions, step[None], None, credit, shared=shared) for step in steps]
+    torch.testing.assert_close(torch.stack(each).mean(), expected)

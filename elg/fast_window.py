@@ -16,8 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
-from elg.kin import LEAST_SHARE, STRONG, Kin, join_kin
-from elg.plans import read_plans
+from elg.kin import STRONG, Kin, join_kin
+from elg.plans import LEAST_SHARE, read_plans, show_plans
 from elg.problems import Task
 from elg.window import FAR, Window, WindowPolicy
 
@@ -151,6 +151,7 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
     token = np.full(board.size, -1)  # scratch: at which token of a window a node is
     tokens = 1 + sight.seen.shape[1]
     among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
+    served = np.zeros(board.size, np.bool_)
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -165,12 +166,16 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
         radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
         if state.kin_left.shape[0] > 0 and not depot:
             _show_kin(board, state, r, found, sight)
+        if state.kin_left.shape[0] > 0 and depot:
+            served[:] = state.need[r] > board.capacity[state.task[r]]
+            if state.current[r] == 0 and found < opened:
+                row = state.task[r] * board.size
+                show_plans(board.kin.plans, row, board.coords, served, sight.seen[r], sight.rho[r], found)
         _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
         if state.kin_left.shape[0] > 0:
             _draw_kin(board, state, r, found, sight, token)
             if depot:
                 to_here[:] = among[:] = np.float32(0.0)
-                served = state.need[r] > board.capacity[state.task[r]]
                 read_plans(
                     board.kin.plans, state.task[r] * board.size, state.current[r], served, sight.seen[r],
                     found, token, among, to_here,

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from elg.covering import cover_by_routes
-from elg.plans import Plans, join_plans, make_plans
+from elg.plans import LEAST_SHARE, Plans, join_plans, make_plans
 from elg.problems import Batch, Task
 from elg.relaxation import edge_shares
 from elg.search.construct import join_routes, paths, root
@@ -37,7 +37,6 @@ ROUNDS = 100  # of the ascent of prices
 MOST_NODES = 2000  # with more, no linear programs: a TSP's shares come from the ascent, and a CVRP has no plans
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
-LEAST_SHARE = 0.05  # smaller ones count as none
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
 STRONG = 0.5  # more have edges with a share: those of a TSP, and those of a CVRP's plans as long as they are left

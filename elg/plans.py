@@ -7,6 +7,7 @@ nodes changes from move to move.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+
+LEAST_SHARE = 0.05  # smaller ones count as none
+SHOWN = 8  # of the strongest plans, an end can be seen from the depot
 
 
 class Plans(NamedTuple):
@@ -95,6 +99,50 @@ def read_plans(plans, row, here, visited, tokens, count, slot, among, to_here): 
     slot[0] = -1
     for t in range(count):
         slot[tokens[t]] = -1
+
+
+@njit(nogil=True, cache=True)
+def show_plans(plans, row, coords, visited, tokens, rho, count):  # type: ignore[no-untyped-def]
+    """At the depot, let tokens[:count] show an end of the strongest plans that are left, instead of the farthest nodes.
+
+    The end that is nearer to the depot, with its distance in rho. row: of the task's first node in plans and coords.
+    """
+    first, last = plans.at[row], plans.at[row + len(visited)]
+    if first == last:
+        return
+    keep = np.zeros(count, np.bool_)  # what must not give way
+    before, index = np.float32(np.inf), -1  # share and index of the last plan that was looked at
+    for _ in range(SHOWN):
+        best = -1
+        for plan in range(plans.owner[first], plans.owner[last - 1] + 1):
+            share = plans.share[plan]
+            if share <= LEAST_SHARE or share > before or (share == before and plan <= index):
+                continue
+            if (best < 0 or share > plans.share[best]) and _all(
+                plans.node, plans.begin[plan], plans.begin[plan + 1], visited, False
+            ):
+                best = plan
+        if best < 0:
+            return
+        before, index = plans.share[best], best
+        a, b = plans.node[plans.begin[best]], plans.node[plans.begin[best + 1] - 1]
+        seen, slot = False, -1
+        for t in range(count):
+            if tokens[t] == a or tokens[t] == b:
+                seen = keep[t] = True
+            elif not keep[t]:
+                slot = t
+        if not seen and slot >= 0:
+            away_a, away_b = _away(coords, row, a), _away(coords, row, b)
+            tokens[slot], rho[slot] = (a, away_a) if away_a <= away_b else (b, away_b)
+            keep[slot] = True
+
+
+@njit(nogil=True)
+def _away(coords, row, node):  # type: ignore[no-untyped-def]
+    """From the depot."""
+    dx, dy = coords[row + node, 0] - coords[row, 0], coords[row + node, 1] - coords[row, 1]
+    return np.float32(math.sqrt(dx * dx + dy * dy))
 
 
 @njit(nogil=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from elg.kin import LEAST_SHARE, find_kin
+from elg.kin import find_kin
+from elg.plans import LEAST_SHARE
 from elg.policy import PolicyConfig
 from elg.problems import Task
 

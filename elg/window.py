@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from numba import njit
 from torch import Tensor, nn
 
-from elg.kin import LEAST_SHARE, STRONG
+from elg.kin import STRONG
 from elg.neighbours import Neighbourhood, positional_encoding
-from elg.plans import Plans, read_plans
+from elg.plans import LEAST_SHARE, Plans, read_plans, show_plans
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
 
 if TYPE_CHECKING:
@@ -147,6 +147,16 @@ def show_kin(near: Neighbourhood, batch: Batch, beside: Tensor, current: Tensor,
         rho = torch.where(at, away[:, :, None], rho)
         hidden = hidden.scatter(2, first[:, :, None], False)
     return near._replace(node=node, rho=rho)
+
+
+def see_plans(near: Neighbourhood, batch: Batch, plans: Sequence[Plans], state: State, valid: Tensor) -> Neighbourhood:
+    """An end of the strongest plans instead of the farthest neighbours, where we are at the depot (elg.plans)."""
+    node, rho = near.node.clone(), near.rho.clone()
+    hides = (state.current == 0) & (near.present.sum(-1) < valid.sum(-1))
+    shown, away, visited, coords = (x.cpu().numpy() for x in (node, rho, state.visited, batch.coords))
+    for i, j in hides.nonzero().tolist():
+        show_plans(plans[i], 0, coords[i], visited[i, j, : len(plans[i].at) - 1], shown[i, j], away[i, j], shown.shape[2])
+    return near._replace(node=torch.from_numpy(shown).to(node.device), rho=torch.from_numpy(away).to(rho.device))
 
 
 def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from elg.plans import join_plans, make_plans, read_plans
+from elg.plans import SHOWN, join_plans, make_plans, read_plans, show_plans
 
 ROUTES = [np.array([1, 2, 3]), np.array([3, 4]), np.array([5])]
 SHARES = [0.5, 0.25, 1.0]
@@ -53,3 +53,34 @@ def test_the_way_on(here: int, visited: set[int], leads_to: dict[int, float]) ->
     for route, share in zip(ROUTES, SHARES, strict=True):
         for a, b in pairwise(route.tolist()):
             assert among.get((a, b), 0) == (0 if visited & set(route.tolist()) else share)
+
+
+LINE = np.array([[i, 0.0] for i in range(N)])  # the depot first, further away by 1 each
+
+
+def show(visited: set[int], tokens: list[int], task: int = 0) -> list[int]:
+    """What a window at the depot shows then."""
+    others = make_plans(N, [np.array([2, 1])], [0.75])
+    plans = join_plans([make_plans(N, ROUTES, SHARES) if i == task else others for i in range(2)])
+    shown, rho = np.array(tokens), np.array(tokens, np.float32)  # on the line, distances are indices
+    seen = np.isin(np.arange(N), [*visited])
+    show_plans(plans, task * N, np.concatenate([LINE, LINE]), seen, shown, rho, len(tokens))
+    np.testing.assert_array_equal(rho, shown)
+    return shown.tolist()
+
+
+@pytest.mark.parametrize("task", [0, 1])
+def test_the_strongest_plans_are_shown(task: int) -> None:
+    assert show(set(), [1, 2], task) == [1, 5]  # of [1, 2, 3] an end is there already, for [3, 4] there is no room
+    assert show(set(), [1, 2, 3], task) == [1, 3, 5]
+    assert show({5}, [1, 2], task) == [1, 3]
+    assert show({3, 5}, [1, 2], task) == [1, 2]  # no plan is left
+    assert show(set(), [1], task) == [5]
+
+
+def test_only_so_many_plans_are_shown() -> None:
+    n = 3 * SHOWN
+    plans = make_plans(n, [np.array([i]) for i in range(1, n)], np.linspace(0.1, 0.9, n - 1).tolist())
+    tokens, rho = np.arange(1, SHOWN + 3), np.zeros(SHOWN + 2, np.float32)
+    show_plans(plans, 0, np.random.default_rng(0).random((n, 2)), np.zeros(n, bool), tokens, rho, len(tokens))
+    assert tokens.tolist() == [1, 2, *range(n - SHOWN, n)]

@@ -21,7 +21,8 @@ class DataConfig:
     """Where instances come from and how many of them a step takes."""
 
     sizes: str = "100"  # N of a batch: "100", one of "50,100,200", or anything in "50-1000"
-    distribution: str = "uniform"  # a name of elg.generate, or "adaptive": U/C/M drawn by their validation gaps
+    distribution: str = "uniform"  # a name of elg.generate, or "adaptive": U/C/M drawn by their validation gaps;
+    # of rollouts, it may be several names, "set_x,uniform": in turn
     batch: int = 120  # most instances per step, over all processes
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
     pool: int = 0  # of rollouts: so many batches in turn (kin of 2,048 instances is remembered); 0: new ones
@@ -118,7 +119,11 @@ class Config:
         for name in self.validation.sets:
             self._check_distribution("validation.sets", parse_set(name)[0])
         if self.data.distribution != "adaptive":
-            self._check_distribution("data.distribution", self.data.distribution)
+            names = self.data.distribution.split(",")
+            for name in names:
+                self._check_distribution("data.distribution", name)
+            if len(names) > 1 and self.train.method == "imitate":
+                raise ValueError(f"data.distribution is {self.data.distribution!r}, but train.method 'imitate' needs one")
         elif len(self.validation.sets) < 2:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
         elif self.train.method == "imitate":

@@ -164,8 +164,9 @@ class Trainer:
 
     def _learn_from_rollouts(self, step: int) -> tuple[Tensor, Tensor, int]:
         config, device = self.config, self.processes.device
-        rng = step_rng(config.train.seed, step % config.data.pool if config.data.pool else step)
-        tasks = random_tasks(config.policy.problem, config.data, self._distribution(rng), rng)
+        number = step % config.data.pool if config.data.pool else step
+        rng = step_rng(config.train.seed, number)
+        tasks = random_tasks(config.policy.problem, config.data, self._distribution(number, rng), rng)
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
         certainty: list[Certainty] = []
@@ -198,10 +199,11 @@ class Trainer:
             total += loss.detach()
         return total, torch.tensor(float(len(mine)), device=device), len(tasks)
 
-    def _distribution(self, rng: Any) -> str:
-        """The distribution of this step's instances: fixed, or drawn by the last validation's gaps."""
+    def _distribution(self, number: int, rng: Any) -> str:
+        """The distribution of a batch's instances: given, or drawn by the last validation's gaps."""
         if self.config.data.distribution != "adaptive":
-            return self.config.data.distribution
+            given = self.config.data.distribution.split(",")
+            return given[number % len(given)]
         names = [name.rsplit("-", 2)[0] for name in self.config.validation.sets]
         latest = self.progress.gaps or (0.0,) * len(names)
         return str(rng.choice(names, p=distribution_probabilities([gap / 100 for gap in latest])))

@@ -122,10 +122,10 @@ def check_starts(task: Task, begun: NDArray[np.int64]) -> None:
     starts = begun[:, :1]
     if begun.size == 0 or starts.min() < low or begun.min() < 0 or begun.max() > high:
         raise ValueError(f"starts are {starts.ravel().tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
+    demand, capacity = (np.zeros(high + 1), 0) if task.demand is None else (task.demand, task.capacity)
     for walk in begun if begun.shape[1] > 1 else ():
-        visits = walk[walk >= low]
-        loads = [task.demand[route].sum() for route in np.split(walk, np.flatnonzero(walk == 0))] if low else [0]
-        if len(np.unique(visits)) < len(visits) or max(loads) > (task.capacity or 0):
+        visits, routes = walk[walk >= low], np.split(walk, np.flatnonzero(walk < low))
+        if len(np.unique(visits)) < len(visits) or max(demand[route].sum() for route in routes) > (capacity or 0):
             raise ValueError(f"a rollout begins with {walk.tolist()}, which visits a node twice or loads too much")
 
 

@@ -155,7 +155,8 @@ def see_plans(near: Neighbourhood, batch: Batch, plans: Sequence[Plans], state: 
     hides = (state.current == 0) & (near.present.sum(-1) < valid.sum(-1))
     shown, away, visited, coords = (x.cpu().numpy() for x in (node, rho, state.visited, batch.coords))
     for i, j in hides.nonzero().tolist():
-        show_plans(plans[i], 0, coords[i], visited[i, j, : len(plans[i].at) - 1], shown[i, j], away[i, j], shown.shape[2])
+        seen = visited[i, j, : len(plans[i].at) - 1]  # without padding
+        show_plans(plans[i], 0, coords[i], seen, shown[i, j], away[i, j], shown.shape[2])
     return near._replace(node=torch.from_numpy(shown).to(node.device), rho=torch.from_numpy(away).to(rho.device))
 
 

@@ -123,7 +123,7 @@ class Config:
             for name in names:
                 self._check_distribution("data.distribution", name)
             if len(names) > 1 and self.train.method == "imitate":
-                raise ValueError(f"data.distribution is {self.data.distribution!r}, but train.method 'imitate' needs one")
+                raise ValueError(f"data.distribution is {self.data.distribution!r}, but train.method is 'imitate'")
         elif len(self.validation.sets) < 2:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
         elif self.train.method == "imitate":

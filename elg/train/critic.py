@@ -57,9 +57,7 @@ def survey(task: Task, dive: bool) -> Ground:
     )
 
 
-def returns(
-    task: Task, walks: NDArray[np.int32], trace: float, dive: bool, shared: int = 1
-) -> NDArray[np.float32]:
+def returns(task: Task, walks: NDArray[np.int32], trace: float, dive: bool, shared: int = 1) -> NDArray[np.float32]:
     """(M, T - 1): how much each move of the rollouts (M, T) but the given first saves, compared to those of the others.
 
     The moves behind it count by powers of `trace`. All are divided by their deviation. Those that all rollouts share
@@ -87,7 +85,7 @@ class Space(NamedTuple):
     """Where constructions are made."""
 
     pairs: Ints  # (S, P, 2) those of whom nobody was served when the last route ended
-    count: Ints  # (S,) how many these are
+    many: Ints  # (S,) how many these are
     settled: NDArray[np.bool_]  # (N,) who is served, or is on a plan that is carried out
     parent: Ints  # (N,) towards the representative of a customer's route
     load: Ints  # (N,) of the route, at its representative
@@ -102,7 +100,7 @@ def _values(ground, walks, first, space):  # type: ignore[no-untyped-def]
     for m in range(walks.shape[0]):
         served[:] = False
         space.pairs[:] = ground.pairs
-        space.count[:] = ground.worth
+        space.many[:] = ground.worth
         to_go, used = n - 1, 0
         for t in range(walks.shape[1]):
             here = walks[m, t]
@@ -136,7 +134,7 @@ def _value(ground, served, here, used, space):  # type: ignore[no-untyped-def]
                 fixed += 2 * ground.way[0, i]
         if is_open:
             fixed += ground.way[here, 0]
-        for s in range(len(space.count)):
+        for s in range(len(space.many)):
             for i in range(1, len(served)):
                 space.parent[i], space.load[i], space.ends[i] = i, ground.demand[i], 0 if space.settled[i] else 2
             if is_open:
@@ -148,14 +146,14 @@ def _value(ground, served, here, used, space):  # type: ignore[no-untyped-def]
 @njit(nogil=True)
 def _keep_open(space, served):  # type: ignore[no-untyped-def]
     """Only the pairs of which nobody is served, in their order."""
-    for s in range(len(space.count)):
+    for s in range(len(space.many)):
         kept = 0
-        for p in range(space.count[s]):
+        for p in range(space.many[s]):
             a, b = space.pairs[s, p]
             if not served[a] and not served[b]:
                 space.pairs[s, kept, 0], space.pairs[s, kept, 1] = a, b
                 kept += 1
-        space.count[s] = kept
+        space.many[s] = kept
 
 
 @njit(nogil=True)
@@ -215,7 +213,7 @@ def _carry_out(ground, settled):  # type: ignore[no-untyped-def]
 def _join(ground, space, shape):  # type: ignore[no-untyped-def]
     """Join routes in the order of a shape's pairs, at customers with free ends; what that saves."""
     saved = 0.0
-    for p in range(space.count[shape]):
+    for p in range(space.many[shape]):
         a, b = space.pairs[shape, p]
         if space.ends[a] == 0 or space.ends[b] == 0:
             continue

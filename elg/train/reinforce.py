@@ -51,7 +51,7 @@ def sample_branches(
     config: DecodeConfig,
     certainty: list[Certainty],
 ) -> tuple[list[NDArray[np.int32]], int]:
-    """M rollouts (M, T_i) of each task that have the first P nodes of a greedy one and are sampled from there on; and P.
+    """M rollouts (M, T_i) of each task that are one greedy rollout for P nodes and sampled from there on; and P.
 
     where: from 0 to 1, from the start to nearly the end.
     """

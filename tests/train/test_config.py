@@ -182,6 +182,22 @@ def test_other_mistakes(tmp_path: Path) -> None:
     assert done.stderr == "elg: --minutes and --steps are both given; a run ends by one of them\n"
 
 
+def test_what_a_critic_and_branches_need() -> None:
+    for changes, message in (
+        (["train.trace=1.5"], r"train\.trace is 1\.5, must be from 0 to 1"),
+        (["train.trace=0.9"], r"it needs REINFORCE with train\.best_of 1 and train\.chunk 1"),
+        (["train.trace=0.9", "train.chunk=1", "train.best_of=2"], r"it needs REINFORCE with train\.best_of 1"),
+        (["train.trace=0.9", "train.chunk=1", "policy.problem=tsp"], r"but policy\.problem is 'tsp'"),
+        (["data.branches=2", "data.starts=4"], r"data\.branches is 2\.0, must be from 0 to 1"),
+        (["data.branches=0.5"], r"and needs data\.starts"),
+        (["data.distribution=set_x,moon"], r"data\.distribution has 'moon'"),
+        (["data.distribution=set_x,uniform", "train.method=imitate"], r"but train\.method is 'imitate'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_config("paper-cvrp", changes)
+    load_config("paper-cvrp", ["train.trace=0.9", "train.chunk=1", "data.distribution=set_x,uniform"])
+
+
 def test_a_pool_stays_the_same() -> None:
     with pytest.raises(ValueError, match=r"data\.pool is 3"):
         load_config("paper-cvrp-star", ["data.pool=3"])

@@ -122,11 +122,22 @@ def check_starts(task: Task, begun: NDArray[np.int64]) -> None:
     starts = begun[:, :1]
     if begun.size == 0 or starts.min() < low or begun.min() < 0 or begun.max() > high:
         raise ValueError(f"starts are {starts.ravel().tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
-    demand, capacity = (np.zeros(high + 1), 0) if task.demand is None else (task.demand, task.capacity)
     for walk in begun if begun.shape[1] > 1 else ():
-        visits, routes = walk[walk >= low], np.split(walk, np.flatnonzero(walk < low))
-        if len(np.unique(visits)) < len(visits) or max(demand[route].sum() for route in routes) > (capacity or 0):
-            raise ValueError(f"a rollout begins with {walk.tolist()}, which visits a node twice or loads too much")
+        if not _can_begin(task, walk):
+            raise ValueError(f"a rollout begins with {walk.tolist()}, which no vehicle can drive")
+
+
+def _can_begin(task: Task, walk: NDArray[np.int64]) -> bool:
+    """Whether nobody is visited twice, and in CVRP all loads fit and the depot is left as long as there is work."""
+    visits = walk if task.demand is None else walk[walk > 0]
+    if len(np.unique(visits)) < len(visits):
+        return False
+    if task.demand is None or task.capacity is None:
+        return True
+    loads = [task.demand[route].sum() for route in np.split(walk, np.flatnonzero(walk == 0))]
+    end = len(walk) if len(visits) < len(task.demand) - 1 else np.flatnonzero(walk)[-1] + 1
+    waits = (walk[1:end] == 0) & (walk[: end - 1] == 0)
+    return max(loads) <= task.capacity and not waits.any()
 
 
 def longest(task: Task) -> int:

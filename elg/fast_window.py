@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
 from elg.kin import STRONG, Kin, join_kin
-from elg.plans import LEAST_SHARE, read_plans, show_plans
+from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task
 from elg.window import FAR, Window, WindowPolicy
 
@@ -170,7 +170,7 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             served[:] = state.need[r] > board.capacity[state.task[r]]
             if state.current[r] == 0 and found < opened:
                 row = state.task[r] * board.size
-                show_plans(board.kin.plans, row, board.coords, served, sight.seen[r], sight.rho[r], found)
+                show_ends(board.kin.plans, row, board.coords, served, sight.seen[r], sight.rho[r], found)
         _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
         if state.kin_left.shape[0] > 0:
             _draw_kin(board, state, r, found, sight, token)

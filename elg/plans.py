@@ -102,7 +102,7 @@ def read_plans(plans, row, here, visited, tokens, count, slot, among, to_here): 
 
 
 @njit(nogil=True, cache=True)
-def show_plans(plans, row, coords, visited, tokens, rho, count):  # type: ignore[no-untyped-def]
+def show_ends(plans, row, coords, visited, tokens, rho, count):  # type: ignore[no-untyped-def]
     """At the depot, let tokens[:count] show an end of the strongest plans that are left, instead of the farthest nodes.
 
     The end that is nearer to the depot, with its distance in rho. row: of the task's first node in plans and coords.

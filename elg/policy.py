@@ -18,7 +18,7 @@ from elg.kin import STRONG, kin_of
 from elg.neighbours import Neighbourhood, nearest, positional_encoding
 from elg.plans import Plans
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
-from elg.window import WindowPolicy, see_plans, show_kin
+from elg.window import WindowPolicy, show_kin, show_plans
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
 
@@ -433,7 +433,7 @@ class Policy(nn.Module):
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
         if cache.kin is not None and self.problem.has_depot:
-            near = see_plans(near, batch, cache.plans, state, candidates)
+            near = show_plans(near, batch, cache.plans, state, candidates)
         elif cache.kin is not None:
             beside = gather_nodes(cache.kin, state.current) > STRONG
             near = show_kin(near, batch, beside, state.current, candidates)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from elg.kin import STRONG
 from elg.neighbours import Neighbourhood, positional_encoding
-from elg.plans import LEAST_SHARE, Plans, read_plans, show_plans
+from elg.plans import LEAST_SHARE, Plans, read_plans, show_ends
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
 
 if TYPE_CHECKING:
@@ -149,15 +149,24 @@ def show_kin(near: Neighbourhood, batch: Batch, beside: Tensor, current: Tensor,
     return near._replace(node=node, rho=rho)
 
 
-def see_plans(near: Neighbourhood, batch: Batch, plans: Sequence[Plans], state: State, valid: Tensor) -> Neighbourhood:
+def show_plans(near: Neighbourhood, batch: Batch, plans: Sequence[Plans], state: State, valid: Tensor) -> Neighbourhood:
     """An end of the strongest plans instead of the farthest neighbours, where we are at the depot (elg.plans)."""
-    node, rho = near.node.clone(), near.rho.clone()
     hides = (state.current == 0) & (near.present.sum(-1) < valid.sum(-1))
-    shown, away, visited, coords = (x.cpu().numpy() for x in (node, rho, state.visited, batch.coords))
-    for i, j in hides.nonzero().tolist():
-        seen = visited[i, j, : len(plans[i].at) - 1]  # without padding
-        show_plans(plans[i], 0, coords[i], seen, shown[i, j], away[i, j], shown.shape[2])
-    return near._replace(node=torch.from_numpy(shown).to(node.device), rho=torch.from_numpy(away).to(rho.device))
+    if not hides.any():
+        return near
+    parts = near.node, near.rho, hides, state.visited, batch.coords
+    node, rho, hiding, visited, coords = (x.cpu().numpy().copy() for x in parts)
+    for i, task in enumerate(plans):
+        _show_states(task, coords[i], visited[i], hiding[i], node[i], rho[i])
+    device = near.node.device
+    return near._replace(node=torch.from_numpy(node).to(device), rho=torch.from_numpy(rho).to(device))
+
+
+@njit(cache=True, nogil=True)
+def _show_states(plans, coords, visited, hiding, node, rho):  # type: ignore[no-untyped-def]
+    n = len(plans.at) - 1  # without padding
+    for s in np.flatnonzero(hiding):
+        show_ends(plans, 0, coords, visited[s, :n], node[s], rho[s], node.shape[1])
 
 
 def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, Tensor]:

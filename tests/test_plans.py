@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from elg.plans import SHOWN, join_plans, make_plans, read_plans, show_plans
+from elg.plans import SHOWN, join_plans, make_plans, read_plans, show_ends
 
 ROUTES = [np.array([1, 2, 3]), np.array([3, 4]), np.array([5])]
 SHARES = [0.5, 0.25, 1.0]
@@ -64,7 +64,7 @@ def show(visited: set[int], tokens: list[int], task: int = 0) -> list[int]:
     plans = join_plans([make_plans(N, ROUTES, SHARES) if i == task else others for i in range(2)])
     shown, rho = np.array(tokens), np.array(tokens, np.float32)  # on the line, distances are indices
     seen = np.isin(np.arange(N), [*visited])
-    show_plans(plans, task * N, np.concatenate([LINE, LINE]), seen, shown, rho, len(tokens))
+    show_ends(plans, task * N, np.concatenate([LINE, LINE]), seen, shown, rho, len(tokens))
     np.testing.assert_array_equal(rho, shown)
     return shown.tolist()
 
@@ -82,5 +82,5 @@ def test_only_so_many_plans_are_shown() -> None:
     n = 3 * SHOWN
     plans = make_plans(n, [np.array([i]) for i in range(1, n)], np.linspace(0.1, 0.9, n - 1).tolist())
     tokens, rho = np.arange(1, SHOWN + 3), np.zeros(SHOWN + 2, np.float32)
-    show_plans(plans, 0, np.random.default_rng(0).random((n, 2)), np.zeros(n, bool), tokens, rho, len(tokens))
+    show_ends(plans, 0, np.random.default_rng(0).random((n, 2)), np.zeros(n, bool), tokens, rho, len(tokens))
     assert tokens.tolist() == [1, 2, *range(n - SHOWN, n)]

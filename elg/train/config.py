@@ -122,6 +122,8 @@ class Config:
             names = self.data.distribution.split(",")
             for name in names:
                 self._check_distribution("data.distribution", name)
+            if self.data.pool % len(names):
+                raise ValueError(f"data.pool is {self.data.pool}, but data.distribution has {len(names)} names in turn")
             if len(names) > 1 and self.train.method == "imitate":
                 raise ValueError(f"data.distribution is {self.data.distribution!r}, but train.method is 'imitate'")
         elif len(self.validation.sets) < 2:
@@ -134,6 +136,8 @@ class Config:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:
             raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
+        if self.data.branches and self.train.method == "imitate":
+            raise ValueError(f"data.branches is {self.data.branches}, but train.method is 'imitate'")
         if self.train.trace < 1 and self.policy.problem != "cvrp":
             raise ValueError(f"train.trace is {self.train.trace}, but policy.problem is {self.policy.problem!r}")
         if self.train.best_of > 1 and 0 < self.data.starts <= self.train.best_of:

@@ -2,8 +2,8 @@
 
 REINFORCE pays all moves of a rollout with one number, its length. Here each move has its own: how much longer it has
 made the way to the end, if savings or a dive into the plans go on from there. As the policy goes on differently, what
-the moves behind it have cost counts too, the further away the less: the returns of TD(lambda) (Sutton 1988), with
-constructions as the critic.
+the moves behind it have cost counts too, the further away the less: generalised advantage estimation (Schulman et al.
+2016), with constructions as the critic.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def survey(task: Task, dive: bool) -> Ground:
     )
 
 
-def returns(task: Task, walks: NDArray[np.int32], trace: float, dive: bool, shared: int = 1) -> NDArray[np.float32]:
+def move_advantages(
+    task: Task, walks: NDArray[np.int32], trace: float, dive: bool, shared: int = 1
+) -> NDArray[np.float32]:
     """(M, T - 1): how much each move of the rollouts (M, T) but the given first saves, compared to those of the others.
 
     The moves behind it count by powers of `trace`. All are divided by their deviation. Those that all rollouts share
@@ -126,8 +128,9 @@ def _value(ground, served, here, used, space):  # type: ignore[no-untyped-def]
     for dive in range(2 if len(ground.begin) > 1 else 1):
         fixed, is_open = 0.0, here != 0
         if dive:
-            fixed = _follow(ground, here, used, served, space.settled)
-            is_open = is_open and fixed == 0
+            length = _follow(ground, here, used, served, space.settled)
+            if length >= 0:
+                fixed, is_open = length, False
             fixed += _carry_out(ground, space.settled)
         for i in range(1, len(served)):
             if not space.settled[i]:
@@ -158,9 +161,9 @@ def _keep_open(space, served):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _follow(ground, here, used, served, settled):  # type: ignore[no-untyped-def]
-    """Drive on by the strongest plan that is served up to here, and fits from here on; how long that is, 0 if none."""
+    """Drive on by the strongest plan that is served up to here, and fits from here on; how long that is, -1 if none."""
     if here == 0:
-        return 0.0
+        return -1.0
     for plan in range(len(ground.begin) - 1):
         begin, end = ground.begin[plan], ground.begin[plan + 1]
         place = -1
@@ -184,7 +187,7 @@ def _follow(ground, here, used, served, settled):  # type: ignore[no-untyped-def
                 settled[at] = True
                 e += step
             return length + ground.way[at, 0]
-    return 0.0
+    return -1.0
 
 
 @njit(nogil=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from elg.generate import Sample, as_instance
 from elg.kin import find_kin
+from elg.plans import SHOWN
 from elg.search.construct import savings
 from elg.train.labels import Labelled, as_task, label, what_is_left
 
@@ -50,8 +51,9 @@ def _dive(sample: Sample, plans: list[Ints], strength: NDArray[np.float64]) -> L
 def walk_of_dive(found: Labelled, visible: int, rng: Generator) -> Ints:
     """A dive's routes as one walk with the depot behind each: plans first, then what was left over.
 
-    After a random plan, always the strongest (with some doubt) that has an end among the `visible` customers nearest to
-    the depot that are not served yet: the policy sees no others there. A route begins at its nearer end.
+    After a random plan, always the strongest (with some doubt) that the policy sees from the depot: one with an end
+    among the `visible` nearest customers that are not served yet, or one of the strongest. A route begins at its nearer
+    end.
     """
     plans, shares = _plans(found.sample)
     known = {frozenset(plan.tolist()): share for plan, share in zip(plans, shares, strict=True)}
@@ -68,5 +70,6 @@ def walk_of_dive(found: Labelled, visible: int, rng: Generator) -> Ints:
         if not left.any():
             return np.array(walk)
         horizon = np.sort(far[open_])[:visible][-1]
-        seen = left & (nearer <= horizon)
+        shown = np.argsort(-np.where(left, share, 0), kind="stable")[:SHOWN]
+        seen = left & ((nearer <= horizon) | (np.isin(np.arange(len(left)), shown) & (share > 0)))
         pick = int(np.where(seen if seen.any() else left, strength, -np.inf).argmax())

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from elg.checkpoint import load_policy, save_policy
-from elg.decode import Certainty, DecodeConfig, keep_freed_memory
+from elg.decode import Actions, Certainty, DecodeConfig, keep_freed_memory
 from elg.policy import Policy, PolicyConfig, with_local
+from elg.problems import Task
 from elg.train.config import Config
-from elg.train.critic import returns
+from elg.train.critic import move_advantages
 from elg.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
 from elg.train.imitate import imitation_loss, make_lesson
 from elg.train.labels import Labelled
@@ -169,25 +170,16 @@ class Trainer:
         tasks = random_tasks(config.policy.problem, config.data, self._distribution(number, rng), rng)
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
-        certainty: list[Certainty] = []
-        sampling = self.policy, mine, config.data.starts
-        part, where = step_rng(config.train.seed, step, purpose=1).random(2)
-        if part < config.data.branches:
-            rollouts, shared = sample_branches(*sampling, where, rngs, self.decoding, certainty)
-        else:
-            rollouts, shared = sample_rollouts(*sampling, rngs, self.decoding, certainty), 1
+        rollouts, certainty, shared = self._sample(step, mine, rngs)
         total = torch.zeros((), device=device)
         parts = pieces(mine, rollouts, config.train.chunk, device)
-        firsts = zip(mine, rngs, certainty, strict=True)  # of each part, where it needs one instance
-        for (batch, actions), (task, own, sure) in zip(parts, islice(firsts, 0, None, config.train.chunk), strict=True):
-            steps = some_steps(shared, actions.shape[2], config.data.states, own).to(device)
-            doubtful = None
-            if config.data.sure < 1:  # then a chunk is one instance
-                doubtful = (torch.from_numpy(sure).to(device) < config.data.sure)[None, :, steps]
-            credit = None
-            if config.train.trace < 1:  # here too
-                found = returns(task, actions[0].cpu().numpy(), config.train.trace, config.policy.kin, shared)
-                credit = torch.from_numpy(found).to(device)[None]
+        for begin, (batch, actions) in zip(range(0, len(mine), config.train.chunk), parts, strict=True):
+            steps = some_steps(shared, actions.shape[2], config.data.states, rngs[begin]).to(device)
+            doubtful = credit = None  # these need chunks of one instance
+            if config.data.sure < 1:
+                doubtful = (torch.from_numpy(certainty[begin]).to(device) < config.data.sure)[None, :, steps]
+            if config.train.trace < 1:
+                credit = self._credit(mine[begin], rollouts[begin], shared)
             with self._autocast():
                 if config.train.method == "improve":
                     loss = best_rollout_loss(self.policy, batch, actions, steps, doubtful)
@@ -198,6 +190,23 @@ class Trainer:
                 loss.backward()
             total += loss.detach()
         return total, torch.tensor(float(len(mine)), device=device), len(tasks)
+
+    def _sample(
+        self, step: int, tasks: Sequence[Task], rngs: Sequence[np.random.Generator]
+    ) -> tuple[list[Actions], list[Certainty], int]:
+        """Rollouts of each task, how sure each of their moves was, and how many nodes they share."""
+        certainty: list[Certainty] = []
+        given = self.policy, tasks, self.config.data.starts
+        part, where = step_rng(self.config.train.seed, step, purpose=1).random(2)
+        if part < self.config.data.branches:
+            rollouts, shared = sample_branches(*given, where, rngs, self.decoding, certainty)
+            return rollouts, certainty, shared
+        return sample_rollouts(*given, rngs, self.decoding, certainty), certainty, 1
+
+    def _credit(self, task: Task, rollouts: Actions, shared: int) -> Tensor:
+        """(1, M, T - 1) what each move of the rollouts is worth."""
+        found = move_advantages(task, rollouts, self.config.train.trace, self.config.policy.kin, shared)
+        return torch.from_numpy(found).to(self.processes.device)[None]
 
     def _distribution(self, number: int, rng: Any) -> str:
         """The distribution of a batch's instances: given, or drawn by the last validation's gaps."""

@@ -53,11 +53,13 @@ def sample_branches(
 ) -> tuple[list[NDArray[np.int32]], int]:
     """M rollouts (M, T_i) of each task that are one greedy rollout for P nodes and sampled from there on; and P.
 
-    where: from 0 to 1, from the start to nearly the end.
+    The tasks have one size. where: from 0 to 1, from the start to nearly the end.
     """
+    if not tasks:
+        return [], 1
     first = [_some(good_starts(task, policy.config), 1, rng) for task, rng in zip(tasks, rngs, strict=True)]
     trunks = decode(policy, tasks, first, config)
-    shared = 1 + int(where * BRANCH_BEFORE * min((trunk.shape[1] for trunk in trunks), default=0))
+    shared = 1 + int(where * BRANCH_BEFORE * (len(all_starts(tasks[0])) - 1))  # no rollout is as short
     begun = [np.repeat(trunk[:, :shared], branches, axis=0).astype(np.int64) for trunk in trunks]
     return decode(policy, tasks, begun, config, rngs, certainty=certainty), shared
 
@@ -127,10 +129,12 @@ def reinforce_loss(
     The advantage is that of whole rollouts, or of their moves if `credit` (B, M, T - 1) says it. Some of the steps
     stand for all of them behind the `shared` first: the gradient is right on average. See log_prob for `doubtful`.
     """
+    if steps is None:
+        steps = torch.arange(shared, actions.shape[2], device=actions.device)
     if credit is None:
         weight = advantages(policy.problem.length(batch, actions), best_of)[:, :, None]
     else:
-        weight = credit if steps is None else credit[:, :, steps - 1]
+        weight = credit[:, :, steps - 1]
     log_p = policy.log_prob(batch, actions, steps, doubtful)
     return -(weight * log_p).mean(dim=(1, 2)).sum() * (actions.shape[2] - shared)
 

@@ -190,6 +190,8 @@ def test_what_a_critic_and_branches_need() -> None:
         (["train.trace=0.9", "train.chunk=1", "policy.problem=tsp"], r"but policy\.problem is 'tsp'"),
         (["data.branches=2", "data.starts=4"], r"data\.branches is 2\.0, must be from 0 to 1"),
         (["data.branches=0.5"], r"and needs data\.starts"),
+        (["data.branches=0.5", "data.starts=4", "train.method=imitate"], r"data\.branches is 0\.5, but train\.method"),
+        (["data.distribution=set_x,uniform", "data.pool=3"], r"data\.pool is 3, but data\.distribution has 2 names"),
         (["data.distribution=set_x,moon"], r"data\.distribution has 'moon'"),
         (["data.distribution=set_x,uniform", "train.method=imitate"], r"but train\.method is 'imitate'"),
     ):

@@ -1,4 +1,4 @@
-"""The critic: its constructions can be driven, savings are savings, and returns by hand."""
+"""The critic: its constructions can be driven, savings are savings, and advantages by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from samples import random_task
 from elg.generate import generate
 from elg.problems import Task
 from elg.search.construct import join_routes, paths
-from elg.train.critic import SHAPES, Ground, returns, survey, values
+from elg.train.critic import SHAPES, Ground, move_advantages, survey, values
 from elg.train.labels import as_task
 
 
@@ -95,10 +95,10 @@ def test_plans_make_it_shorter() -> None:
 
 
 @pytest.mark.parametrize("trace", [0.0, 0.7, 1.0])
-def test_returns_by_hand(trace: float) -> None:
+def test_advantages_by_hand(trace: float) -> None:
     task = random_task(np.random.default_rng(2), "cvrp", 12)
     walks, ground = walks_of(task, 5), survey(task, dive=False)
-    ahead, found = values(ground, walks), returns(task, walks, trace, dive=False)
+    ahead, found = values(ground, walks), move_advantages(task, walks, trace, dive=False)
     expected = np.zeros(found.shape)
     for m, walk in enumerate(walks):
         for t in range(1, len(walk)):
@@ -109,6 +109,20 @@ def test_returns_by_hand(trace: float) -> None:
     np.testing.assert_allclose(found, expected / expected.std(), atol=1e-5)
 
 
+def test_what_is_shared_has_no_advantage() -> None:
+    task = random_task(np.random.default_rng(2), "cvrp", 12)
+    walks = np.stack([walks_of(task, 1)[0]] * 3)
+    a, b, c = np.flatnonzero(walks[0])[-3:]
+    walks[1, [a, b]], walks[2, [b, c]] = (
+        walks[1, [b, a]],
+        walks[2, [c, b]],
+    )  # other ways from a on; loads are not looked at
+    whole, found = (move_advantages(task, walks, 0.9, dive=False, shared=shared) for shared in (1, int(a)))
+    assert not found[:, : a - 1].any()
+    assert found[:, a - 1 :].std() == pytest.approx(1, rel=1e-5)
+    np.testing.assert_allclose(found[:, a - 1 :] * whole[:, a - 1 :].std(), whole[:, a - 1 :], atol=1e-5)
+
+
 def test_nothing_to_compare() -> None:
     task = random_task(np.random.default_rng(3), "cvrp", 2)
-    assert not returns(task, np.array([[1, 0], [1, 0]], np.int32), 0.9, dive=True).any()
+    assert not move_advantages(task, np.array([[1, 0], [1, 0]], np.int32), 0.9, dive=True).any()

@@ -69,14 +69,16 @@ def toml(config: Config, path: Path) -> Path:
     return path
 
 
-def make_config(tmp_path: Path, method: str, problem: str, steps: int, **train_fields: object) -> Config:
+def make_config(
+    tmp_path: Path, method: str, problem: str, steps: int, branches: float = 0.0, **train_fields: object
+) -> Config:
     """A run of tiny steps on stored labels or random instances, validated now and then."""
     store = tmp_path / "store"
     if method == "imitate" and not store.exists():
         fill(store, simple_labels(problem, [8, 9, 9, 10, 10, 10]))
     return Config(
         PolicyConfig(problem, **NETWORK),
-        DataConfig(sizes="10", batch=3, starts=4, labels=(str(store),) if method == "imitate" else ()),
+        DataConfig("10", batch=3, starts=4, branches=branches, labels=(str(store),) if method == "imitate" else ()),
         TrainConfig(method=method, steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
         ValidationConfig(("uniform-10-3",), every=10, starts=3),
     )
@@ -233,6 +235,7 @@ def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
     [
         ("imitate", "cvrp", {"global_steps": 2, "weight_decay": 0.1}),
         ("reinforce", "tsp", {"optimiser": "adam", "chunk": 2}),
+        ("reinforce", "cvrp", {"trace": 0.9, "chunk": 1, "branches": 0.7}),
     ],
 )
 def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: dict, tmp_path: Path) -> None:
@@ -433,6 +436,13 @@ def test_the_adaptive_scheduler_draws_by_the_last_gaps(tmp_path: Path) -> None:
     trainer.progress.gaps = (0.0, 100 * np.log(8.0), 0.0)  # percent: 8 times as likely as the others
     drawn = [trainer._distribution(0, rng) for _ in range(600)]
     assert 440 < drawn.count("cluster") < 520
+
+
+def test_distributions_in_turn(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "cvrp", 3)
+    trainer = trainer_for(tmp_path, replace(config, data=replace(config.data, distribution="set_x,uniform")))
+    found = [trainer._distribution(number, None) for number in range(4)]
+    assert found == ["set_x", "uniform", "set_x", "uniform"]
 
 
 # --- validation

@@ -19,6 +19,7 @@ from elg.fast import Floats, Plane, mask_by_load, nearest_open
 from elg.kin import STRONG, Kin, join_kin
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task
+from elg.strands import find_strands, make_space, strand
 from elg.window import FAR, Window, WindowPolicy
 
 Ints = NDArray[np.int64]
@@ -151,7 +152,7 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
     token = np.full(board.size, -1)  # scratch: at which token of a window a node is
     tokens = 1 + sight.seen.shape[1]
     among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
-    served = np.zeros(board.size, np.bool_)
+    served, space = np.zeros(board.size, np.bool_), make_space(board.size)
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -172,6 +173,8 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
                 row = state.task[r] * board.size
                 show_ends(board.kin.plans, row, board.coords, served, sight.seen[r], sight.rho[r], found)
         _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
+        if state.kin_left.shape[0] > 0 and not depot:
+            _draw_strands(board, state, r, found, sight, space)
         if state.kin_left.shape[0] > 0:
             _draw_kin(board, state, r, found, sight, token)
             if depot:
@@ -286,6 +289,16 @@ def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-
     for t in range(found):
         sight.nodes[r, t, last + 1] = sight.kin[r, 0, 1 + t]
         token[sight.seen[r, t]] = -1
+
+
+@njit(nogil=True)
+def _draw_strands(board, state, r, found, sight, space):  # type: ignore[no-untyped-def]
+    """Whom moves to the nodes of one rollout's window leave behind: see elg.window.left_behind."""
+    row, at = state.task[r] * board.size, sight.nodes.shape[2] - 5
+    missing = find_strands(board.kin, row, state.first[r], state.is_open[r], state.left[r], space)
+    for t in range(found):
+        left, island = strand(space, missing, sight.seen[r, t])
+        sight.nodes[r, t, at], sight.nodes[r, t, at + 1] = math.log1p(left), island
 
 
 @njit(nogil=True)

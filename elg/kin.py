@@ -100,18 +100,18 @@ def join_kin(parts: Sequence[Kin]) -> Kin:
     )
 
 
-def kin_of(batch: Batch) -> tuple[torch.Tensor, tuple[Plans, ...]]:
-    """Among the nodes of a batch: values (B, N, N), 0 for padding, and each task's plans."""
+def kin_of(batch: Batch) -> tuple[torch.Tensor, tuple[Kin, ...]]:
+    """Among the nodes of a batch: values (B, N, N), 0 for padding, and each task's kin as it is."""
     n = batch.coords.shape[1]
     table = np.zeros((len(batch.size), n, n), np.float32)
-    coords, plans = batch.coords.cpu().numpy(), []
+    coords, found = batch.coords.cpu().numpy(), []
     for b, size in enumerate(batch.size.tolist()):
         demand = None if batch.demand is None else batch.demand[b, :size].cpu().numpy()
         capacity = None if batch.capacity is None else int(batch.capacity[b])
         kin = find_kin(Task(coords[b, :size], demand, capacity))
         table[b, :size, :size] = kin.dense()
-        plans.append(kin.plans)
-    return torch.from_numpy(table).to(batch.coords.device), tuple(plans)
+        found.append(kin)
+    return torch.from_numpy(table).to(batch.coords.device), tuple(found)
 
 
 def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin:

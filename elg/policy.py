@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elg.kin import STRONG, kin_of
+from elg.kin import STRONG, Kin, kin_of
 from elg.neighbours import Neighbourhood, nearest, positional_encoding
-from elg.plans import Plans
 from elg.problems import PROBLEMS, Batch, ProblemName, State, gather_nodes
 from elg.window import WindowPolicy, show_kin, show_plans
 
@@ -89,7 +88,7 @@ class Cache(NamedTuple):
     readout: Tensor  # (B, N, D) and
     offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
     kin: Tensor | None = None  # (B, N, N) see elg.kin
-    plans: tuple[Plans, ...] = ()  # each task's
+    sparse: tuple[Kin, ...] = ()  # the same of each task, and its plans
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -416,8 +415,8 @@ class Policy(nn.Module):
         else:
             cache = self.global_.encode(batch)
         if self.config.kin:
-            kin, plans = kin_of(batch)
-            cache = cache._replace(kin=kin, plans=plans)
+            kin, sparse = kin_of(batch)
+            cache = cache._replace(kin=kin, sparse=sparse)
         return cache
 
     def scores(self, cache: Cache, state: State) -> tuple[Tensor, Tensor]:
@@ -433,7 +432,7 @@ class Policy(nn.Module):
             candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
         near = nearest(batch, state.current, candidates, config.neighbours)
         if cache.kin is not None and self.problem.has_depot:
-            near = show_plans(near, batch, cache.plans, state, candidates)
+            near = show_plans(near, batch, cache.sparse, state, candidates)
         elif cache.kin is not None:
             beside = gather_nodes(cache.kin, state.current) > STRONG
             near = show_kin(near, batch, beside, state.current, candidates)

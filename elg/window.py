@@ -20,10 +20,11 @@ import torch.nn.functional as F
 from numba import njit
 from torch import Tensor, nn
 
-from elg.kin import STRONG
+from elg.kin import STRONG, Kin
 from elg.neighbours import Neighbourhood, positional_encoding
-from elg.plans import LEAST_SHARE, Plans, read_plans, show_ends
+from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
+from elg.strands import find_strands, make_space, strand
 
 if TYPE_CHECKING:
     from elg.policy import Cache, PolicyConfig
@@ -39,7 +40,8 @@ class Window(NamedTuple):
     present: Tensor  # (S, 1 + K) False where fewer than K nodes are valid
     kin: Tensor | None = None  # (S, 1 + K, 1 + K) among the tokens
     # With kin, the last features of the anchor are its kin to the current node and (a depot: 0) to all not visited,
-    # those of the neighbours to the current node, to the anchor, and to all nodes that are not visited.
+    # those of the neighbours to the current node, to the anchor, and to all nodes that are not visited. In TSP, before
+    # these: log(1 + nodes left behind by a move there), and 1 if that is to an island (elg.strands).
 
 
 class WindowPolicy(nn.Module):
@@ -52,7 +54,7 @@ class WindowPolicy(nn.Module):
         self.problem = PROBLEMS[config.problem]
         self.clip, self.sees_kin = config.clip, config.kin
         width, depot = config.local_width, self.problem.has_depot
-        self.embed = nn.Linear((6 if depot else 4) + 3 * config.kin, width)
+        self.embed = nn.Linear((6 if depot else 4 + 2 * config.kin) + 3 * config.kin, width)
         self.embed_anchor = nn.Linear((3 if depot else 2) + 2 * config.kin, width)
         layer = partial(WindowLayer, width, config.local_heads, config.kin)
         self.layers = nn.ModuleList(layer() for _ in range(config.local_layers))
@@ -61,7 +63,7 @@ class WindowPolicy(nn.Module):
 
     def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
         """u_local of each candidate, (B, M, K), or (B, M, 1 + K) with the depot first; finite also where absent."""
-        scores = self(self.window(cache.batch, state, near, cache.kin, cache.plans)).unflatten(0, state.current.shape)
+        scores = self(self.window(cache.batch, state, near, cache.kin, cache.sparse)).unflatten(0, state.current.shape)
         return scores if self.problem.has_depot else scores[:, :, 1:]
 
     def window(
@@ -70,7 +72,7 @@ class WindowPolicy(nn.Module):
         state: State,
         near: Neighbourhood,
         kin: Tensor | None = None,
-        plans: Sequence[Plans] = (),
+        sparse: Sequence[Kin] = (),
     ) -> Window:
         """What the states (B, M) look like; S = B * M."""
         here = gather_nodes(batch.coords, state.current)
@@ -102,8 +104,10 @@ class WindowPolicy(nn.Module):
             token = torch.cat([self.problem.anchor(state)[:, :, None], near.node], dim=2)
             among, to_here, left_over = see_kin(kin, state, token)
             if self.problem.has_depot:
-                live = live_plans(plans, state, near)
+                live = live_plans(sparse, state, near)
                 among, to_here = (strengthen(x, share) for x, share in zip((among, to_here), live, strict=True))
+            else:
+                planes += left_behind(sparse, state, near)
             planes += [to_here[:, :, 1:], among[:, :, 0, 1:], left_over[:, :, 1:]]
             # A depot has more kin the larger the instance is: what was learned from it would hold for one size only.
             ends += [to_here[:, :, :1], left_over[:, :, :1] * (not self.problem.has_depot)]
@@ -149,15 +153,15 @@ def show_kin(near: Neighbourhood, batch: Batch, beside: Tensor, current: Tensor,
     return near._replace(node=node, rho=rho)
 
 
-def show_plans(near: Neighbourhood, batch: Batch, plans: Sequence[Plans], state: State, valid: Tensor) -> Neighbourhood:
+def show_plans(near: Neighbourhood, batch: Batch, sparse: Sequence[Kin], state: State, valid: Tensor) -> Neighbourhood:
     """An end of the strongest plans instead of the farthest neighbours, where we are at the depot (elg.plans)."""
     hides = (state.current == 0) & (near.present.sum(-1) < valid.sum(-1))
     if not hides.any():
         return near
     parts = near.node, near.rho, hides, state.visited, batch.coords
     node, rho, hiding, visited, coords = (x.cpu().numpy().copy() for x in parts)
-    for i, task in enumerate(plans):
-        _show_states(task, coords[i], visited[i], hiding[i], node[i], rho[i])
+    for i, task in enumerate(sparse):
+        _show_states(task.plans, coords[i], visited[i], hiding[i], node[i], rho[i])
     device = near.node.device
     return near._replace(node=torch.from_numpy(node).to(device), rho=torch.from_numpy(rho).to(device))
 
@@ -178,14 +182,14 @@ def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, T
     return among, to_here, ((~state.visited).float() @ kin).gather(2, token)
 
 
-def live_plans(plans: Sequence[Plans], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
+def live_plans(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
     """Shares of the plans that are left in the states (B, M): among the tokens (B, M, T, T), to the current node."""
     b, m, k = near.node.shape
     among, to_here = np.zeros((b, m, 1 + k, 1 + k), np.float32), np.zeros((b, m, 1 + k), np.float32)
     current, visited, node = (x.cpu().numpy() for x in (state.current, state.visited, near.node))
     count = near.present.sum(-1).cpu().numpy()
-    for i, task in enumerate(plans):
-        _read_states(task, current[i], visited[i], node[i], count[i], among[i], to_here[i])
+    for i, task in enumerate(sparse):
+        _read_states(task.plans, current[i], visited[i], node[i], count[i], among[i], to_here[i])
     device = near.node.device
     return torch.from_numpy(among).to(device), torch.from_numpy(to_here).to(device)
 
@@ -195,6 +199,26 @@ def _read_states(plans, current, visited, node, count, among, to_here):  # type:
     slot = np.full(visited.shape[1], -1)
     for s in range(len(current)):
         read_plans(plans, 0, current[s], visited[s], node[s], count[s], slot, among[s], to_here[s])
+
+
+def left_behind(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> list[Tensor]:
+    """Of the neighbours (B, M, K) in TSP: log(1 + nodes that a move there leaves behind), and 1 for those on islands."""
+    many, island = np.zeros((2, *near.node.shape), np.float32)
+    first, visited, node = (x.cpu().numpy() for x in (state.first, state.visited, near.node))
+    count = near.present.sum(-1).cpu().numpy()
+    for i, task in enumerate(sparse):
+        _strand_states(task, first[i], ~visited[i, :, : len(task.begin) - 1], node[i], count[i], many[i], island[i])
+    return [torch.from_numpy(x).to(near.node.device) for x in (many, island)]
+
+
+@njit(cache=True, nogil=True)
+def _strand_states(kin, first, is_open, node, count, many, island):  # type: ignore[no-untyped-def]
+    space = make_space(is_open.shape[1])
+    for s in range(len(first)):
+        missing = find_strands(kin, 0, first[s], is_open[s], is_open[s].sum(), space)
+        for t in range(count[s]):
+            left, alone = strand(space, missing, node[s, t])
+            many[s, t], island[s, t] = math.log1p(left), alone
 
 
 def strengthen(kin: Tensor, share: Tensor) -> Tensor:

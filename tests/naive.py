@@ -296,6 +296,23 @@ def kin_now(task: Any, chosen: Sequence[int]) -> Any:
     return np.where(share > 0.05, 0.5 + 0.5 * np.minimum(share, 1), always)
 
 
+def left_behind(kin: Any, chosen: Sequence[int], node: int) -> list[float]:
+    """Of a move in TSP: log(1 + nodes that strong kin no longer joins to where the tour goes on), and if to an island."""
+    left = set(range(len(kin))) - set(chosen)
+    home = joined(kin, chosen[0], left)
+    own = home if node in home else joined(kin, node, left)
+    behind = left - joined(kin, chosen[0], left - {node}) - {node} if node in home else left - home - own
+    return [math.log(1 + len(behind)), float(node not in home)]
+
+
+def joined(kin: Any, begin: int, nodes: set[int]) -> set[int]:
+    """Who of the nodes can be reached from one of them, or from another one, along strong kin."""
+    found = {begin}
+    while more := {j for i in found for j in nodes - found if kin[i, j] > 0.5}:
+        found |= more
+    return found
+
+
 def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int]) -> dict[int, float]:
     """u_local of the valid depot and of the neighbours by the transformer over the window."""
     near, scale = shown(config, task, chosen)
@@ -321,6 +338,8 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
         x = [*places[-1], rho / unit, (far - math.dist(task.coords[node], end)) / unit]
         if cvrp:
             x += [task.demand[node] / load, task.demand[node] / task.capacity]
+        if config.kin and not cvrp:
+            x += left_behind(always, chosen, node)
         if config.kin:
             x += [kin[chosen[-1], node], kin[tokens[0], node], always[node, left].sum()]
         encoding = positional_encoding(rank, config.local_width)

@@ -293,8 +293,8 @@ def test_padding_does_not_change_the_logits(problem: str, changes: dict) -> None
     walks = [[random_walk(rng, task, 5) for _ in range(3)] for task in (small, large)]
     together = logits_after(policy, [small, large], walks)
     assert torch.isinf(together[0, :, 8:]).all()
-    torch.testing.assert_close(together[0, :, :8], logits_after(policy, [small], walks[:1])[0], atol=5e-4, rtol=0)
-    torch.testing.assert_close(together[1], logits_after(policy, [large], walks[1:])[0], atol=5e-4, rtol=0)
+    torch.testing.assert_close(together[0, :, :8], logits_after(policy, [small], walks[:1])[0], atol=1e-3, rtol=0)
+    torch.testing.assert_close(together[1], logits_after(policy, [large], walks[1:])[0], atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"]])

@@ -59,7 +59,7 @@ def test_the_depot_of_many_routes_looks_like_that_of_few(nodes: int) -> None:
     cache, state = after(policy, random_task(rng, "cvrp", nodes), [3])
     candidates = ~state.visited & (torch.arange(nodes) > 0)
     near = nearest(cache.batch, state.current, candidates, 7)
-    seen = policy.local.window(cache.batch, state, near, cache.kin, cache.plans)
+    seen = policy.local.window(cache.batch, state, near, cache.kin, cache.sparse)
     assert cache.kin[0, 0].sum() > (5 if nodes > 100 else 0)
     assert seen.anchor.abs().max() < 3
 

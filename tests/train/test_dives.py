@@ -66,8 +66,8 @@ def test_a_lesson_of_dives() -> None:
     assert [x.routes for x in labels] == [x.routes for x in again]
     lesson = make_lesson(labels, 3, np.random.default_rng(0), turn=False, visible=5)
     assert lesson.ends is None
-    for plans, found in zip(kin_of(lesson.batch)[1], labels, strict=True):  # of what the policy sees
-        assert plans.node.tolist() == find_kin(as_task(found.sample)).plans.node.tolist()
+    for kin, found in zip(kin_of(lesson.batch)[1], labels, strict=True):  # of what the policy sees
+        assert kin.plans.node.tolist() == find_kin(as_task(found.sample)).plans.node.tolist()
     assert lesson.actions.shape[:2] == (2, 3)
 
 

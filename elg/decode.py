@@ -350,20 +350,20 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
 
 
 def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]) -> Kernel:
-    """A window alone: compiled functions around the network in torch, for rollouts of all tasks together."""
+    """A window alone: compiled functions for rollouts of all tasks together."""
+    from elg.fast_network import make_network
     from elg.fast_window import make_board, run_block
     from elg.kin import find_kin
 
-    keep_freed_memory()
     net = policy.local
     assert isinstance(net, WindowPolicy)
     tasks = [task for task, _, _ in parts]
-    board = make_board(tasks, planes, [find_kin(task) for task in tasks] if net.sees_kin else [])
+    network, board = make_network(net), make_board(tasks, planes, [find_kin(x) for x in tasks] if net.sees_kin else [])
     which = np.repeat(np.arange(len(parts)), [len(starts) for _, starts, _ in parts])
     starts, uniforms = np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
 
     def run(rows: slice, out: Actions, sure: Certainty, control: NDArray[np.int64]) -> None:
-        run_block(net, board, which[rows], starts[rows], uniforms[rows], out, sure, control)
+        run_block(network, board, which[rows], starts[rows], uniforms[rows], out, sure, control)
 
     return run
 

@@ -1,7 +1,9 @@
-"""The CPU fast path of a window policy alone: kernels keep the rollouts and draw their windows, torch scores them.
+"""The CPU fast path of a window policy alone: kernels keep the rollouts, draw their windows and score them.
 
 The plain path spends a step on all N nodes of each rollout; here a step walks presorted neighbour lists to the K
-nearest valid nodes, and all that is left is the network itself: matrix products over a block of rollouts.
+nearest valid nodes, and all that is left is the network itself (elg.fast_network): matrix products over a block of
+rollouts. Only windows with a choice are scored, and of those that look the same only the first: rollouts of a CVRP
+often meet again with the same load in surroundings that are served alike.
 """
 
 from __future__ import annotations
@@ -11,18 +13,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
+from elg.fast_network import Network, make_room, score
 from elg.kin import STRONG, Kin, join_kin
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task
-from elg.strands import find_strands, make_space, strand
-from elg.window import FAR, Window, WindowPolicy
+from elg.strands import FEATURES, make_space, read_strands
+from elg.window import FAR
 
 Ints = NDArray[np.int64]
+
+SCORED = 64  # most windows that the network scores at once
+ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: multiplying by it scatters
+HALF = np.uint64(32)  # of a key's bits
 
 
 class Board(NamedTuple):
@@ -47,18 +53,27 @@ class Rollouts(NamedTuple):
     units: Ints  # (R,) left in the vehicle
     need: Ints  # (R, N) demand of who is not served yet, more than the capacity for others; (0, N) in TSP
     is_open: Floats  # (R, N) 1 where a node may come next
-    kin_left: Floats  # (R, N) sum of a node's kin that is not visited yet; (0, N) without
 
 
 class Sight(NamedTuple):
-    """What the rollouts see: the arrays of a Window, and the nodes behind its tokens."""
+    """What the rollouts see: the arrays of a Window (elg.window), and the nodes behind its tokens."""
 
     anchor: Floats  # (R, A)
     nodes: Floats  # (R, K, F)
-    present: NDArray[np.bool_]  # (R, 1 + K)
     kin: Floats  # (R, 1 + K, 1 + K); (0, 1 + K, 1 + K) without
     seen: Ints  # (R, K)
     rho: Floats  # (R, K + 1)
+    found: Ints  # (R,) how many nodes
+
+
+class Memory(NamedTuple):
+    """The scores of all windows so far."""
+
+    scores: Floats  # (S, 1 + K)
+    slot: Ints  # (R,) where the scores of each rollout's window are; -1 if there is nothing to choose
+    key: NDArray[np.uint64]  # (H,) of the windows, 0 where there is none
+    place: Ints  # (H,) where the scores of each are
+    used: Ints  # (1,) how many there are
 
 
 def make_board(tasks: Sequence[Task], planes: Sequence[Plane], kin: Sequence[Kin]) -> Board:
@@ -75,7 +90,7 @@ def make_board(tasks: Sequence[Task], planes: Sequence[Plane], kin: Sequence[Kin
 
 
 def run_block(
-    net: WindowPolicy,
+    network: Network,
     board: Board,
     task: Ints,
     begun: Ints,
@@ -87,34 +102,88 @@ def run_block(
     """Complete rollouts (R, P) of the tasks, writing actions and certainty (R, T). See elg.fast.run_block."""
     starts = begun[:, 0]
     rollouts, n, depot = len(starts), board.size, len(board.demand) > 0
-    k = min(len(net.pe), n - depot)
+    k = min(len(network.rank), n - depot)
     need = board.demand.reshape(-1, n)[task] if depot else np.zeros((0, n), np.int64)
     need[:, :1] = board.capacity[task, None] + 1 if depot else 0  # the depot is no neighbour
     state = Rollouts(
         task, starts.astype(np.int64), starts.astype(np.int64), np.full(rollouts, n - depot), board.capacity[task],
-        need, np.ones((rollouts, n), np.float32), _all_kin(board)[task if net.sees_kin else []],
+        need, np.ones((rollouts, n), np.float32),
     )  # fmt: skip
     sight = Sight(
-        np.zeros((rollouts, net.embed_anchor.in_features), np.float32),
-        np.zeros((rollouts, k, net.embed.in_features), np.float32), np.ones((rollouts, 1 + k), np.bool_),
-        np.zeros((rollouts if net.sees_kin else 0, 1 + k, 1 + k), np.float32),
-        np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32),
+        np.zeros((rollouts, len(network.anchor)), np.float32),
+        np.zeros((rollouts, k, len(network.nodes)), np.float32),
+        np.zeros((rollouts if network.sees_kin else 0, 1 + k, 1 + k), np.float32),
+        np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32), np.zeros(rollouts, np.int64),
     )  # fmt: skip
-    window = Window(*(torch.from_numpy(x) for x in sight[:4]))
+    room, memory = make_room(network, min(SCORED, rollouts)), _make_memory(actions.size, rollouts, k)
     _begin(board, state, begun)
     actions[:, : begun.shape[1]] = begun
-    with torch.inference_mode():
-        for step in range(begun.shape[1], actions.shape[1]):
-            if not look(board, state, sight) or control[1] != 0:
-                return
-            move(board, state, sight, net(window).numpy(), net.clip, uniforms, actions, certainty, step)
-            control[0] = step + 1
+    for step in range(begun.shape[1], actions.shape[1]):
+        if not look(board, state, sight) or control[1] != 0:
+            return
+        new = recall(board, state, sight, memory)
+        for i in range(0, len(new), SCORED):
+            score(network, sight, new[i : i + SCORED], room, memory.scores, memory.slot)
+        move(board, state, sight, memory, network.clip, uniforms, actions, certainty, step)
+        control[0] = step + 1
 
 
-def _all_kin(board: Board) -> Floats:
-    """(tasks, N) sum of each node's kin."""
-    before = np.append(0.0, np.cumsum(board.kin.value, dtype=np.float64))
-    return np.diff(before[board.kin.begin]).astype(np.float32).reshape(-1, board.size)
+def _make_memory(windows: int, rollouts: int, k: int) -> Memory:
+    """For so many windows at most."""
+    size = 1 << (2 * windows).bit_length()
+    scores, slot = np.zeros((windows, 1 + k), np.float32), np.zeros(rollouts, np.int64)
+    return Memory(scores, slot, np.zeros(size, np.uint64), np.zeros(size, np.int64), np.zeros(1, np.int64))
+
+
+@njit(nogil=True, cache=True)
+def recall(board, state, sight, memory):  # type: ignore[no-untyped-def]
+    """Find each rollout's window among those so far; the rows of the new ones."""
+    depot = board.demand.shape[0] > 0
+    new, count = np.empty(len(state.current), np.int64), 0
+    for r in range(len(state.current)):
+        if sight.found[r] + _may_return(state, r, depot) < 2:
+            memory.slot[r] = -1
+            continue
+        key = _key(sight, r)
+        at = np.int64(key % np.uint64(len(memory.key)))
+        while memory.key[at] != 0 and memory.key[at] != key:
+            at = (at + 1) % len(memory.key)
+        if memory.key[at] == 0:
+            memory.key[at], memory.place[at] = key, memory.used[0]
+            memory.used[0] += 1
+            new[count] = r
+            count += 1
+        memory.slot[r] = memory.place[at]
+    return new[:count]
+
+
+@njit(nogil=True)
+def _key(sight, r):  # type: ignore[no-untyped-def]
+    """What a window looks like, in 64 bits, not 0: of a million, the odds that two agree by chance are 1 : 10^7."""
+    anchor, nodes, kin = sight.anchor.view(np.uint32), sight.nodes.view(np.uint32), sight.kin.view(np.uint32)
+    tokens = 1 + sight.found[r]
+    key = np.uint64(tokens) * ODD
+    for f in range(anchor.shape[1]):
+        key = _stir(key, anchor[r, f])
+    for t in range(tokens - 1):
+        for f in range(nodes.shape[2]):
+            key = _stir(key, nodes[r, t, f])
+    for t in range(tokens if kin.shape[0] > 0 else 0):
+        for u in range(tokens):
+            key = _stir(key, kin[r, t, u])
+    return max(key, np.uint64(1))
+
+
+@njit(nogil=True, inline="always")
+def _stir(key, bits):  # type: ignore[no-untyped-def]
+    key = (key ^ np.uint64(bits)) * ODD
+    return key ^ (key >> HALF)
+
+
+@njit(nogil=True, inline="always")
+def _may_return(state, r, depot):  # type: ignore[no-untyped-def]
+    """Whether the depot may come next."""
+    return depot and (state.current[r] != 0 or state.left[r] == 0)
 
 
 @njit(nogil=True, cache=True)
@@ -138,16 +207,12 @@ def _go(board, state, r, node):  # type: ignore[no-untyped-def]
         state.need[r, node] = capacity + 1
     state.left[r] -= 1
     state.is_open[r, node] = np.float32(0.0)
-    if state.kin_left.shape[0] > 0:
-        row = state.task[r] * board.size + node
-        for e in range(board.kin.begin[row], board.kin.begin[row + 1]):
-            state.kin_left[r, board.kin.node[e]] -= board.kin.value[e]
 
 
 @njit(nogil=True, cache=True)
 def look(board, state, sight):  # type: ignore[no-untyped-def]
     """Draw the windows of all rollouts; False when they are all finished."""
-    depot = board.demand.shape[0] > 0
+    depot, sees_kin = board.demand.shape[0] > 0, sight.kin.shape[0] > 0
     busy = False
     token = np.full(board.size, -1)  # scratch: at which token of a window a node is
     tokens = 1 + sight.seen.shape[1]
@@ -165,18 +230,25 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             state.is_open, opened, sight.seen, sight.rho,
         )  # fmt: skip
         radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
-        if state.kin_left.shape[0] > 0 and not depot:
+        if sees_kin and not depot:
+            served[:] = state.is_open[r] == 0
             _show_kin(board, state, r, found, sight)
-        if state.kin_left.shape[0] > 0 and depot:
-            served[:] = state.need[r] > board.capacity[state.task[r]]
+        if sees_kin and depot:
+            served[1:] = state.need[r, 1:] > board.capacity[state.task[r]]
             if state.current[r] == 0 and found < opened:
                 row = state.task[r] * board.size
                 show_ends(board.kin.plans, row, board.coords, served, sight.seen[r], sight.rho[r], found)
         _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
-        if state.kin_left.shape[0] > 0 and not depot:
-            _draw_strands(board, state, r, found, sight, space)
-        if state.kin_left.shape[0] > 0:
-            _draw_kin(board, state, r, found, sight, token)
+        sight.found[r] = found
+        if sees_kin and not depot:
+            space.is_open[:] = ~served
+            at, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2  # before the features of kin
+            sight.anchor[r, end - 1] = read_strands(
+                board.kin, state.task[r] * board.size, state.first[r], state.current[r], sight.seen[r], found, space,
+                sight.nodes[r, :, at - FEATURES : at],
+            )  # fmt: skip
+        if sees_kin:
+            _draw_kin(board, state, r, found, served, sight, token)
             if depot:
                 to_here[:] = among[:] = np.float32(0.0)
                 read_plans(
@@ -241,7 +313,6 @@ def _draw(board, state, r, found, radius, sight):  # type: ignore[no-untyped-def
     if depot:
         sight.anchor[r, 2] = np.float32(state.units[r]) / np.float32(board.capacity[state.task[r]])
     for t in range(sight.seen.shape[1]):
-        sight.present[r, 1 + t] = t < found
         if t >= found:
             sight.nodes[r, t] = np.float32(0.0)
             continue
@@ -259,7 +330,7 @@ def _draw(board, state, r, found, radius, sight):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True)
-def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-def]
+def _draw_kin(board, state, r, found, served, sight, token):  # type: ignore[no-untyped-def]
     """What one rollout's window shows of kin: the last features, and the matrix among its tokens."""
     depot = board.demand.shape[0] > 0
     kin, base = board.kin, state.task[r] * board.size
@@ -267,12 +338,12 @@ def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-
     last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
     sight.kin[r] = np.float32(0.0)
     sight.anchor[r, end] = np.float32(0.0)
-    sight.anchor[r, end + 1] = np.float32(0.0) if depot else state.kin_left[r, anchor]
+    sight.anchor[r, end + 1] = np.float32(0.0) if depot else _kin_left(kin, base + anchor, served)
     token[anchor] = 0
     for t in range(found):
         token[sight.seen[r, t]] = 1 + t
         sight.nodes[r, t, last] = np.float32(0.0)
-        sight.nodes[r, t, last + 2] = state.kin_left[r, sight.seen[r, t]]
+        sight.nodes[r, t, last + 2] = _kin_left(kin, base + sight.seen[r, t], served)
     for t in range(found + 1):
         node = anchor if t == 0 else sight.seen[r, t - 1]
         for e in range(kin.begin[base + node], kin.begin[base + node + 1]):
@@ -292,13 +363,13 @@ def _draw_kin(board, state, r, found, sight, token):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True)
-def _draw_strands(board, state, r, found, sight, space):  # type: ignore[no-untyped-def]
-    """Whom moves to the nodes of one rollout's window leave behind: see elg.window.left_behind."""
-    row, at = state.task[r] * board.size, sight.nodes.shape[2] - 5
-    missing = find_strands(board.kin, row, state.first[r], state.is_open[r], state.left[r], space)
-    for t in range(found):
-        left, island = strand(space, missing, sight.seen[r, t])
-        sight.nodes[r, t, at], sight.nodes[r, t, at + 1] = math.log1p(left), island
+def _kin_left(kin, row, served):  # type: ignore[no-untyped-def]
+    """A node's kin with all who are not served yet. Always added up in the same order: equal windows look equal."""
+    total = np.float32(0.0)
+    for e in range(kin.begin[row], kin.begin[row + 1]):
+        if not served[kin.node[e]]:
+            total += kin.value[e]
+    return total
 
 
 @njit(nogil=True)
@@ -323,21 +394,22 @@ def _strong(share):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def move(board, state, sight, scores, clip, uniforms, actions, certainty, step):  # type: ignore[no-untyped-def]
-    """Choose by scores (R, 1 + K), greedily or by uniforms (R, T), and go there."""
+def move(board, state, sight, memory, clip, uniforms, actions, certainty, step):  # type: ignore[no-untyped-def]
+    """Choose by the scores, greedily or by uniforms (R, T), and go there."""
     depot = board.demand.shape[0] > 0
-    for r in range(scores.shape[0]):
-        found = 0
-        while found < sight.seen.shape[1] and sight.present[r, 1 + found]:
-            found += 1
-        home = depot and (state.current[r] != 0 or state.left[r] == 0)
+    for r in range(len(state.current)):
+        found, slot = sight.found[r], memory.slot[r]
+        home = _may_return(state, r, depot)
         if found == 0 and not home:  # a finished tour stays
             actions[r, step], certainty[r, step] = state.current[r], np.float32(1.0)
             continue
-        if uniforms.shape[0] > 0:
-            node, certainty[r, step] = _sample(sight.seen[r], scores[r], found, home, clip, uniforms[r, step])
+        if slot < 0:
+            node, certainty[r, step] = np.int64(0) if home else sight.seen[r, 0], np.float32(uniforms.shape[0] > 0)
+        elif uniforms.shape[0] > 0:
+            scores = memory.scores[slot]
+            node, certainty[r, step] = _sample(sight.seen[r], scores, found, home, clip, uniforms[r, step])
         else:
-            node = _best(sight.seen[r], scores[r], found, home)
+            node = _best(sight.seen[r], memory.scores[slot], found, home)
         actions[r, step] = node
         _go(board, state, r, node)
 

@@ -24,7 +24,7 @@ from elg.kin import STRONG, Kin
 from elg.neighbours import Neighbourhood, positional_encoding
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
-from elg.strands import find_strands, make_space, strand
+from elg.strands import FEATURES, make_space, read_strands
 
 if TYPE_CHECKING:
     from elg.policy import Cache, PolicyConfig
@@ -40,8 +40,8 @@ class Window(NamedTuple):
     present: Tensor  # (S, 1 + K) False where fewer than K nodes are valid
     kin: Tensor | None = None  # (S, 1 + K, 1 + K) among the tokens
     # With kin, the last features of the anchor are its kin to the current node and (a depot: 0) to all not visited,
-    # those of the neighbours to the current node, to the anchor, and to all nodes that are not visited. In TSP, before
-    # these: log(1 + nodes left behind by a move there), and 1 if that is to an island (elg.strands).
+    # those of the neighbours to the current node, to the anchor, and to all nodes that are not visited. In TSP, those
+    # of elg.strands are before these.
 
 
 class WindowPolicy(nn.Module):
@@ -54,8 +54,8 @@ class WindowPolicy(nn.Module):
         self.problem = PROBLEMS[config.problem]
         self.clip, self.sees_kin = config.clip, config.kin
         width, depot = config.local_width, self.problem.has_depot
-        self.embed = nn.Linear((6 if depot else 4 + 2 * config.kin) + 3 * config.kin, width)
-        self.embed_anchor = nn.Linear((3 if depot else 2) + 2 * config.kin, width)
+        self.embed = nn.Linear((6 if depot else 4 + FEATURES * config.kin) + 3 * config.kin, width)
+        self.embed_anchor = nn.Linear((3 if depot else 2 + config.kin) + 2 * config.kin, width)
         layer = partial(WindowLayer, width, config.local_heads, config.kin)
         self.layers = nn.ModuleList(layer() for _ in range(config.local_layers))
         self.readout = nn.Linear(width, 1)
@@ -107,7 +107,9 @@ class WindowPolicy(nn.Module):
                 live = live_plans(sparse, state, near)
                 among, to_here = (strengthen(x, share) for x, share in zip((among, to_here), live, strict=True))
             else:
-                planes += left_behind(sparse, state, near)
+                seen, dead_ends = see_strands(sparse, state, near)
+                planes += seen.unbind(-1)
+                ends.append(dead_ends[:, :, None])
             planes += [to_here[:, :, 1:], among[:, :, 0, 1:], left_over[:, :, 1:]]
             # A depot has more kin the larger the instance is: what was learned from it would hold for one size only.
             ends += [to_here[:, :, :1], left_over[:, :, :1] * (not self.problem.has_depot)]
@@ -201,24 +203,24 @@ def _read_states(plans, current, visited, node, count, among, to_here):  # type:
         read_plans(plans, 0, current[s], visited[s], node[s], count[s], slot, among[s], to_here[s])
 
 
-def left_behind(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> list[Tensor]:
-    """Of the neighbours (B, M, K) in TSP: log(1 + nodes that a move there leaves behind), and 1 for those on islands."""
-    many, island = np.zeros((2, *near.node.shape), np.float32)
-    first, visited, node = (x.cpu().numpy() for x in (state.first, state.visited, near.node))
+def see_strands(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
+    """What elg.strands says of moves to the neighbours (B, M, K, 4) in TSP, and of the states (B, M)."""
+    seen = np.zeros((*near.node.shape, FEATURES), np.float32)
+    ends = np.zeros(state.current.shape, np.float32)
+    first, current, visited, node = (x.cpu().numpy() for x in (state.first, state.current, state.visited, near.node))
     count = near.present.sum(-1).cpu().numpy()
     for i, task in enumerate(sparse):
-        _strand_states(task, first[i], ~visited[i, :, : len(task.begin) - 1], node[i], count[i], many[i], island[i])
-    return [torch.from_numpy(x).to(near.node.device) for x in (many, island)]
+        to_go = ~visited[i, :, : len(task.begin) - 1]  # without padding
+        _strand_states(task, first[i], current[i], to_go, node[i], count[i], seen[i], ends[i])
+    return torch.from_numpy(seen).to(near.node.device), torch.from_numpy(ends).to(near.node.device)
 
 
 @njit(cache=True, nogil=True)
-def _strand_states(kin, first, is_open, node, count, many, island):  # type: ignore[no-untyped-def]
-    space = make_space(is_open.shape[1])
+def _strand_states(kin, first, current, to_go, node, count, seen, ends):  # type: ignore[no-untyped-def]
+    space = make_space(to_go.shape[1])
     for s in range(len(first)):
-        missing = find_strands(kin, 0, first[s], is_open[s], is_open[s].sum(), space)
-        for t in range(count[s]):
-            left, alone = strand(space, missing, node[s, t])
-            many[s, t], island[s, t] = math.log1p(left), alone
+        space.is_open[:] = to_go[s]
+        ends[s] = read_strands(kin, 0, first[s], current[s], node[s], count[s], space, seen[s])
 
 
 def strengthen(kin: Tensor, share: Tensor) -> Tensor:

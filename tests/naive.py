@@ -296,13 +296,33 @@ def kin_now(task: Any, chosen: Sequence[int]) -> Any:
     return np.where(share > 0.05, 0.5 + 0.5 * np.minimum(share, 1), always)
 
 
-def left_behind(kin: Any, chosen: Sequence[int], node: int) -> list[float]:
-    """Of a move in TSP: log(1 + nodes that strong kin no longer joins to where the tour goes on), and if to an island."""
+def strands(kin: Any, chosen: Sequence[int], node: int) -> list[float]:
+    """What a TSP's move would leave behind, and where the tour would get stuck; see elg.strands."""
     left = set(range(len(kin))) - set(chosen)
     home = joined(kin, chosen[0], left)
-    own = home if node in home else joined(kin, node, left)
-    behind = left - joined(kin, chosen[0], left - {node}) - {node} if node in home else left - home - own
-    return [math.log(1 + len(behind)), float(node not in home)]
+    islands = left - home if node in home else left - home - joined(kin, node, left)
+    behind = islands | (home - joined(kin, chosen[0], left - {node}) - {node} if node in home else set())
+    dead = dead_ends(kin, chosen[0], left)
+    later = dead_ends(kin, chosen[0], left - {node})
+    goes_on = any(kin[node, j] > 0.5 for end in later for j in end)
+    after = math.log(1 + len(later) - goes_on) if kin[chosen[-1], node] > 0.5 else 0.0
+    return [math.log(1 + len(behind)), float(node not in home), float(any(node in end for end in dead)), after]
+
+
+def dead_ends(kin: Any, first: int, left: set[int]) -> list[set[int]]:
+    """Parts of the nodes to go that hang on the others by one node, and have none that would part them; islands."""
+    home = joined(kin, first, left)
+    cuts = {i for i in home - {first} if joined(kin, first, left - {i}) | {i} != home}
+    parts = [part for i in {first, *cuts} for part in components(kin, home - {i}) if first not in part]
+    return [part for part in parts if not part & cuts] + components(kin, left - home)
+
+
+def components(kin: Any, nodes: set[int]) -> list[set[int]]:
+    """Parts that strong kin joins."""
+    parts: list[set[int]] = []
+    while rest := nodes - set().union(*parts):
+        parts.append(joined(kin, min(rest), nodes))
+    return parts
 
 
 def joined(kin: Any, begin: int, nodes: set[int]) -> set[int]:
@@ -329,6 +349,8 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
         anchor.append(load_left(task, chosen) / task.capacity)
     tokens = [0 if cvrp else chosen[0], *(node for node, _ in near)]
     left = [node for node in range(len(task.coords)) if node not in chosen or (cvrp and node == 0)]
+    if config.kin and not cvrp:
+        anchor.append(math.log(1 + len(dead_ends(always, chosen[0], set(left)))))
     if config.kin:
         anchor += [kin[chosen[-1], tokens[0]], 0.0 if cvrp else always[tokens[0], left].sum()]
     rows = [linear(weights, "local.embed_anchor", np.array(anchor))]
@@ -339,7 +361,7 @@ def window_scores(weights: Weights, config: Any, task: Any, chosen: Sequence[int
         if cvrp:
             x += [task.demand[node] / load, task.demand[node] / task.capacity]
         if config.kin and not cvrp:
-            x += left_behind(always, chosen, node)
+            x += strands(always, chosen, node)
         if config.kin:
             x += [kin[chosen[-1], node], kin[tokens[0], node], always[node, left].sum()]
         encoding = positional_encoding(rank, config.local_width)

@@ -27,7 +27,7 @@ def assert_same_gradients(found: dict[str, Tensor], expected: dict[str, Tensor])
     largest = max(float(value.abs().max()) for value in expected.values())
     for name, value in expected.items():
         error = float((found[name] - value).abs().max())
-        assert error < 2e-5 * largest, f"the gradient of {name} is off by {error}, the largest is {largest}"
+        assert error < 5e-5 * largest, f"the gradient of {name} is off by {error}, the largest is {largest}"
 
 
 def simple_label(sample: Sample) -> Labelled:

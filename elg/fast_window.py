@@ -21,6 +21,7 @@ from elg.fast_network import Network, make_room, score
 from elg.kin import STRONG, Kin, join_kin
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task
+from elg.rest import join_rest, make_rest, read_rest
 from elg.strands import FEATURES, make_space, read_strands
 from elg.window import FAR
 
@@ -217,7 +218,7 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
     token = np.full(board.size, -1)  # scratch: at which token of a window a node is
     tokens = 1 + sight.seen.shape[1]
     among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
-    served, space = np.zeros(board.size, np.bool_), make_space(board.size)
+    served, space, rest = np.zeros(board.size, np.bool_), make_space(board.size), make_rest(board.size)
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -255,6 +256,13 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
                     board.kin.plans, state.task[r] * board.size, state.current[r], served, sight.seen[r],
                     found, token, among, to_here,
                 )  # fmt: skip
+                task, row = state.task[r], state.task[r] * board.size
+                join_rest(
+                    board.kin.pairs[board.kin.pairs_begin[task] : board.kin.pairs_begin[task + 1]],
+                    board.demand[row : row + board.size], board.capacity[task], state.current[r], state.units[r],
+                    served, rest,
+                )  # fmt: skip
+                read_rest(rest.links, state.current[r], sight.seen[r], found, token, among, to_here)
                 _draw_plans(sight, r, found, among, to_here)
     return busy
 

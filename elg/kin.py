@@ -8,7 +8,8 @@ above all between heaps far apart, whose prices take long to find: edges with a 
 
 CVRP: in how many solutions two nodes are neighbours, of the savings of Clarke and Wright, several times, each time with
 savings changed a little; and routes with shares of a linear relaxation (elg.covering) that begins with those. Such
-plans (elg.plans) make strong kin as long as they can be carried out.
+plans (elg.plans) make strong kin as long as they can be carried out, and so does what savings make of the rest
+(elg.rest) at every move.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ MOST_NODES = 2000  # with more, no linear programs: a TSP's shares come from the
 SHARPNESS = 10.0  # the value of an edge falls to 1/e when its alpha is a tenth of the edges' length around it
 LEAST = 0.01  # smaller values are left out
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
+REST_PAIRS = 30  # the same where savings go on from a state, which happens at every move
+REST_SHAPE = 1.3
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
 STRONG = 0.5  # more have edges with a share: those of a TSP, and those of a CVRP's plans as long as they are left
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
@@ -53,6 +56,8 @@ class Kin(NamedTuple):
     node: NDArray[np.int64]
     value: NDArray[np.float32]
     plans: Plans  # of a CVRP
+    pairs: NDArray[np.int64]  # (P, 2) of a CVRP: customers that savings would join, those that save most first
+    pairs_begin: NDArray[np.int64]  # (tasks + 1,) where the pairs of each task begin
 
     def dense(self) -> NDArray[np.float32]:
         """(N, N), 0 where two nodes are not kin."""
@@ -97,6 +102,8 @@ def join_kin(parts: Sequence[Kin]) -> Kin:
         np.concatenate([np.zeros(0, np.int64), *(part.node for part in parts)]),
         np.concatenate([np.zeros(0, np.float32), *(part.value for part in parts)]),
         join_plans([part.plans for part in parts]),
+        np.concatenate([np.zeros((0, 2), np.int64), *(part.pairs for part in parts)]),
+        np.cumsum([0, *(len(part.pairs) for part in parts)]),
     )
 
 
@@ -120,7 +127,8 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
     both = np.concatenate([edges, edges[:, ::-1]])
     order = np.argsort(both[:, 0], kind="stable")
     begin = np.searchsorted(both[order, 0], np.arange(n + 1))
-    kin = Kin(begin, both[order, 1], np.concatenate([value, value])[order], make_plans(n, [], []))
+    values = np.concatenate([value, value])[order]
+    kin = Kin(begin, both[order, 1], values, make_plans(n, [], []), np.zeros((0, 2), np.int64), np.zeros(2, np.int64))
     for part in kin[:3]:
         part.setflags(write=False)  # it is shared by all who ask
     return kin
@@ -142,13 +150,24 @@ def _plans_and_votes(task: Task) -> Kin:
     votes = np.bincount(at, np.repeat(weight, [end.shape[1] for end in ends]))
     value = STRONG * np.minimum(votes / 2, 1.0)  # either of them gives up to 1, and 2 to a customer alone on its route
     kin = _matrix(n, np.stack([key // n, key % n], axis=1), value.astype(np.float32))
-    return kin._replace(plans=make_plans(n, routes, shares))
+    pairs = _rest_pairs(task)
+    return kin._replace(plans=make_plans(n, routes, shares), pairs=pairs, pairs_begin=np.array([0, len(pairs)]))
 
 
-def savings_pairs(task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+def _rest_pairs(task: Task) -> NDArray[np.int64]:
+    """(P, 2) customers close to each other that savings would join, in this order; see elg.rest."""
+    a, b, far, between = savings_pairs(task, REST_PAIRS)
+    saved = far[a] + far[b] - REST_SHAPE * between
+    order = np.argsort(-saved, kind="stable")
+    return np.stack([a, b], axis=1)[order[saved[order] > 0]]
+
+
+def savings_pairs(
+    task: Task, nearest: int = VOTE_PAIRS
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
     """Customers a, b (P,) that may be joined, the way from the depot to each node (N,), and between the pairs (P,)."""
     coords, n = task.coords, len(task.coords)
-    near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, VOTE_PAIRS + 1))[1].reshape(n - 1, -1)
+    near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, nearest + 1))[1].reshape(n - 1, -1)
     a, b = _unique(np.stack([np.repeat(np.arange(1, n), near.shape[1]), near.ravel()], axis=1)).T
     far = np.sqrt(((coords - coords[0]) ** 2).sum(1))
     return a, b, far, np.sqrt(((coords[a] - coords[b]) ** 2).sum(1))

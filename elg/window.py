@@ -24,6 +24,7 @@ from elg.kin import STRONG, Kin
 from elg.neighbours import Neighbourhood, positional_encoding
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
+from elg.rest import join_rest, make_rest, read_rest
 from elg.strands import FEATURES, make_space, read_strands
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class WindowPolicy(nn.Module):
             token = torch.cat([self.problem.anchor(state)[:, :, None], near.node], dim=2)
             among, to_here, left_over = see_kin(kin, state, token)
             if self.problem.has_depot:
-                live = live_plans(sparse, state, near)
+                live = live_plans(batch, sparse, state, near)
                 among, to_here = (strengthen(x, share) for x, share in zip((among, to_here), live, strict=True))
             else:
                 seen, dead_ends = see_strands(sparse, state, near)
@@ -184,23 +185,30 @@ def see_kin(kin: Tensor, state: State, token: Tensor) -> tuple[Tensor, Tensor, T
     return among, to_here, ((~state.visited).float() @ kin).gather(2, token)
 
 
-def live_plans(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
-    """Shares of the plans that are left in the states (B, M): among the tokens (B, M, T, T), to the current node."""
+def live_plans(batch: Batch, sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
+    """Shares of the plans that are left in the states (B, M), and of what savings make of the rest: among the tokens
+    (B, M, T, T), to the current node."""
+    assert batch.demand is not None
+    assert batch.capacity is not None
     b, m, k = near.node.shape
     among, to_here = np.zeros((b, m, 1 + k, 1 + k), np.float32), np.zeros((b, m, 1 + k), np.float32)
-    current, visited, node = (x.cpu().numpy() for x in (state.current, state.visited, near.node))
-    count = near.present.sum(-1).cpu().numpy()
+    parts = state.current, state.load, state.visited, near.node, near.present.sum(-1), batch.demand
+    current, load, visited, node, count, demand = (x.cpu().numpy() for x in parts)
     for i, task in enumerate(sparse):
-        _read_states(task.plans, current[i], visited[i], node[i], count[i], among[i], to_here[i])
+        goods, walks = (demand[i], int(batch.capacity[i])), (current[i], load[i], visited[i], node[i], count[i])
+        _read_states(task, *goods, *walks, among[i], to_here[i])
     device = near.node.device
     return torch.from_numpy(among).to(device), torch.from_numpy(to_here).to(device)
 
 
 @njit(cache=True, nogil=True)
-def _read_states(plans, current, visited, node, count, among, to_here):  # type: ignore[no-untyped-def]
-    slot = np.full(visited.shape[1], -1)
+def _read_states(kin, demand, capacity, current, load, visited, node, count, among, to_here):  # type: ignore[no-untyped-def]
+    n = len(kin.begin) - 1  # without padding
+    slot, rest = np.full(n, -1), make_rest(n)
     for s in range(len(current)):
-        read_plans(plans, 0, current[s], visited[s], node[s], count[s], slot, among[s], to_here[s])
+        read_plans(kin.plans, 0, current[s], visited[s], node[s], count[s], slot, among[s], to_here[s])
+        join_rest(kin.pairs, demand, capacity, current[s], load[s], visited[s, :n], rest)
+        read_rest(rest.links, current[s], node[s], count[s], slot, among[s], to_here[s])
 
 
 def see_strands(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:

@@ -162,9 +162,7 @@ def _rest_pairs(task: Task) -> NDArray[np.int64]:
     return np.stack([a, b], axis=1)[order[saved[order] > 0]]
 
 
-def savings_pairs(
-    task: Task, nearest: int = VOTE_PAIRS
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+def savings_pairs(task: Task, nearest: int = VOTE_PAIRS) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
     """Customers a, b (P,) that may be joined, the way from the depot to each node (N,), and between the pairs (P,)."""
     coords, n = task.coords, len(task.coords)
     near = 1 + cKDTree(coords[1:]).query(coords[1:], k=min(n - 1, nearest + 1))[1].reshape(n - 1, -1)

@@ -293,7 +293,30 @@ def kin_now(task: Any, chosen: Sequence[int]) -> Any:
             if before <= visited and not visited & set(after):
                 share[here, [*after, 0][0]] += much
                 break
+    if task.demand is not None:
+        for a, b in rest(task, chosen):
+            share[a, b] = share[b, a] = max(share[a, b], share[b, a], 0.3)
     return np.where(share > 0.05, 0.5 + 0.5 * np.minimum(share, 1), always)
+
+
+def rest(task: Any, chosen: Sequence[int]) -> set[tuple[int, int]]:
+    """Edges of the routes that savings make of those who are not visited, and of the one that is being driven."""
+    here, used = chosen[-1], task.capacity - load_left(task, chosen)
+    routes = [[i] for i in range(1, len(task.coords)) if i not in chosen] + [[0, here]] * (here != 0)
+    for a, b in find_kin(task).pairs.tolist():
+        at = [[route for route in routes if i in (route[0], route[-1])] for i in (a, b)]
+        if not (at[0] and at[1]) or at[0][0] is at[1][0]:
+            continue
+        (first,), (second,) = at
+        load = sum(task.demand[i] for i in first + second if i != here)
+        if load + (used if here and here in first + second else 0) > task.capacity:
+            continue
+        first = first if first[-1] == a else first[::-1]
+        second = second if second[0] == b else second[::-1]
+        routes = [route for route in routes if route is not at[0][0] and route is not at[1][0]] + [first + second]
+    walks = [route[::-1] if route[-1] == 0 else route for route in routes]  # the one that is being driven begins with 0
+    walks = [[*route[1:], 0] if route[0] == 0 else [0, *route, 0] for route in walks]
+    return {edge for walk in walks for edge in pairwise(walk)}
 
 
 def strands(kin: Any, chosen: Sequence[int], node: int) -> list[float]:

@@ -21,12 +21,14 @@ def all_starts(task: Task) -> NDArray[np.int64]:
 
 
 def good_starts(task: Task, policy: PolicyConfig) -> NDArray[np.int64]:
-    """Nodes to begin with: all, or if the policy sees plans those where they end."""
+    """Nodes to begin with: all, or if the policy sees plans and there are any, those where they end."""
     nodes = all_starts(task)
     if task.demand is None or not policy.kin or len(nodes) < 2:
         return nodes
     plans = find_kin(task).plans
     likely = plans.share > LEAST_SHARE
+    if not likely.any():
+        return nodes
     return np.unique(plans.node[np.concatenate([plans.begin[:-1][likely], plans.begin[1:][likely] - 1])])
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from samples import random_instance, random_policy, small_config
 
+from elg import kin
 from elg.checkpoint import save_policy
 from elg.decode import decode
 from elg.geometry import SYMMETRIES, symmetry
@@ -20,7 +21,7 @@ from elg.kin import LEAST_SHARE, MOST_NODES, find_kin
 from elg.policy import Policy, PolicyConfig
 from elg.problems import PROBLEMS
 from elg.solver import Result, SolveConfig, kin_seconds, solve
-from elg.starts import MOST_STARTS, choose_starts
+from elg.starts import MOST_STARTS, choose_starts, good_starts
 
 Weights = Callable[[str], Path]
 FEW = {"starts": 4, "symmetries": 2, "threads": 1, "policy_only": True}
@@ -205,6 +206,14 @@ def test_a_policy_that_sees_kin_begins_where_routes_end() -> None:
     assert set(starts(instance, 3, policy=KIN)) < ends
     assert set(starts(instance, len(ends) + 5, policy=KIN)) > ends
     assert starts(instance, 59, policy=KIN) == list(range(1, 60))
+
+
+def test_without_plans_it_may_begin_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kin, "MOST_NODES", 0)
+    kin._find_kin.cache_clear()
+    task = make_task(random_instance("cvrp", 30))
+    assert good_starts(task, KIN).tolist() == list(range(1, 30))
+    kin._find_kin.cache_clear()
 
 
 def test_rotations_are_decoded_once_where_they_look_the_same() -> None:

@@ -21,8 +21,8 @@ from elg.fast_network import Network, make_room, score
 from elg.kin import STRONG, Kin, join_kin
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task
-from elg.rest import join_rest, make_rest, read_rest
-from elg.strands import FEATURES, make_space, read_strands
+from elg.rest import Rest, join_rest, make_rest, read_rest
+from elg.strands import FEATURES, Space, make_space, read_strands
 from elg.window import FAR
 
 Ints = NDArray[np.int64]
@@ -212,13 +212,10 @@ def _go(board, state, r, node):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def look(board, state, sight):  # type: ignore[no-untyped-def]
-    """Draw the windows of all rollouts; False when they are all finished."""
+    """Draw the windows of all rollouts; False when they are all finished. Without a choice, kin is left out."""
     depot, sees_kin = board.demand.shape[0] > 0, sight.kin.shape[0] > 0
     busy = False
-    token = np.full(board.size, -1)  # scratch: at which token of a window a node is
-    tokens = 1 + sight.seen.shape[1]
-    among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
-    served, space, rest = np.zeros(board.size, np.bool_), make_space(board.size), make_rest(board.size)
+    scratch = _make_scratch(board.size, 1 + sight.seen.shape[1])
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -230,41 +227,41 @@ def look(board, state, sight):  # type: ignore[no-untyped-def]
             board.coords, board.order, board.rho, state.task[r] * board.size, depot, r, state.current[r],
             state.is_open, opened, sight.seen, sight.rho,
         )  # fmt: skip
-        radius = float(sight.rho[r, found - 1]) if found > 0 else 0.0
-        if sees_kin and not depot:
-            served[:] = state.is_open[r] == 0
-            _show_kin(board, state, r, found, sight)
+        sight.found[r] = found
+        radius = float(sight.rho[r, found - 1]) if found > 0 and sight.rho[r, found - 1] > 0 else 1.0
         if sees_kin and depot:
-            served[1:] = state.need[r, 1:] > board.capacity[state.task[r]]
+            scratch.served[1:] = state.need[r, 1:] > board.capacity[state.task[r]]
             if state.current[r] == 0 and found < opened:
                 row = state.task[r] * board.size
-                show_ends(board.kin.plans, row, board.coords, served, sight.seen[r], sight.rho[r], found)
-        _draw(board, state, r, found, radius if radius > 0 else 1.0, sight)
-        sight.found[r] = found
-        if sees_kin and not depot:
-            space.is_open[:] = ~served
-            at, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2  # before the features of kin
-            sight.anchor[r, end - 1] = read_strands(
-                board.kin, state.task[r] * board.size, state.first[r], state.current[r], sight.seen[r], found, space,
-                sight.nodes[r, :, at - FEATURES : at],
-            )  # fmt: skip
-        if sees_kin:
-            _draw_kin(board, state, r, found, served, sight, token)
+                show_ends(board.kin.plans, row, board.coords, scratch.served, sight.seen[r], sight.rho[r], found)
+        elif sees_kin:
+            scratch.served[:] = state.is_open[r] == 0
+            _show_kin(board, state, r, found, sight)
+        _draw(board, state, r, found, radius, sight)
+        if sees_kin and found + _may_return(state, r, depot) > 1:
+            _draw_kin(board, state, r, found, sight, scratch)
             if depot:
-                to_here[:] = among[:] = np.float32(0.0)
-                read_plans(
-                    board.kin.plans, state.task[r] * board.size, state.current[r], served, sight.seen[r],
-                    found, token, among, to_here,
-                )  # fmt: skip
-                task, row = state.task[r], state.task[r] * board.size
-                join_rest(
-                    board.kin.pairs[board.kin.pairs_begin[task] : board.kin.pairs_begin[task + 1]],
-                    board.demand[row : row + board.size], board.capacity[task], state.current[r], state.units[r],
-                    served, rest,
-                )  # fmt: skip
-                read_rest(rest.links, state.current[r], sight.seen[r], found, token, among, to_here)
-                _draw_plans(sight, r, found, among, to_here)
+                _draw_plans(board, state, r, found, sight, scratch)
+            else:
+                _draw_strands(board, state, r, found, sight, scratch)
     return busy
+
+
+class Scratch(NamedTuple):
+    """What is known of one rollout at a time."""
+
+    served: NDArray[np.bool_]  # (N,) who is visited; the depot never
+    token: Ints  # (N,) at which token of the window a node is; -1 everywhere before and after
+    among: Floats  # (1 + K, 1 + K) shares of plans
+    to_here: Floats  # (1 + K,)
+    space: Space  # of elg.strands
+    rest: Rest  # of elg.rest
+
+
+@njit(nogil=True)
+def _make_scratch(n, tokens):  # type: ignore[no-untyped-def]
+    among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
+    return Scratch(np.zeros(n, np.bool_), np.full(n, -1), among, to_here, make_space(n), make_rest(n))
 
 
 @njit(nogil=True)
@@ -338,9 +335,9 @@ def _draw(board, state, r, found, radius, sight):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True)
-def _draw_kin(board, state, r, found, served, sight, token):  # type: ignore[no-untyped-def]
+def _draw_kin(board, state, r, found, sight, scratch):  # type: ignore[no-untyped-def]
     """What one rollout's window shows of kin: the last features, and the matrix among its tokens."""
-    depot = board.demand.shape[0] > 0
+    depot, served, token = board.demand.shape[0] > 0, scratch.served, scratch.token
     kin, base = board.kin, state.task[r] * board.size
     anchor = 0 if depot else state.first[r]
     last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
@@ -381,8 +378,27 @@ def _kin_left(kin, row, served):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True)
-def _draw_plans(sight, r, found, among, to_here):  # type: ignore[no-untyped-def]
-    """Strong kin where plans join the tokens of one rollout, or the current node with them."""
+def _draw_strands(board, state, r, found, sight, scratch):  # type: ignore[no-untyped-def]
+    """What moves to the nodes of one rollout's window would leave behind: the features before those of kin."""
+    scratch.space.is_open[:] = ~scratch.served
+    at, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
+    sight.anchor[r, end - 1] = read_strands(
+        board.kin, state.task[r] * board.size, state.first[r], state.current[r], sight.seen[r], found, scratch.space,
+        sight.nodes[r, :, at - FEATURES : at],
+    )  # fmt: skip
+
+
+@njit(nogil=True)
+def _draw_plans(board, state, r, found, sight, scratch):  # type: ignore[no-untyped-def]
+    """Strong kin where plans, or savings on the rest, join the tokens of one rollout, or the current node with them."""
+    task, row, here = state.task[r], state.task[r] * board.size, state.current[r]
+    among, to_here, token = scratch.among, scratch.to_here, scratch.token
+    among[:] = to_here[:] = np.float32(0.0)
+    read_plans(board.kin.plans, row, here, scratch.served, sight.seen[r], found, token, among, to_here)
+    pairs = board.kin.pairs[board.kin.pairs_begin[task] : board.kin.pairs_begin[task + 1]]
+    demand = board.demand[row : row + board.size]
+    join_rest(pairs, demand, board.capacity[task], here, state.units[r], scratch.served, scratch.rest)
+    read_rest(scratch.rest.links, here, sight.seen[r], found, token, among, to_here)
     last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
     for t in range(found + 1):
         for u in range(found + 1):

@@ -396,9 +396,10 @@ def _draw_plans(board, state, r, found, sight, scratch):  # type: ignore[no-unty
     among[:] = to_here[:] = np.float32(0.0)
     read_plans(board.kin.plans, row, here, scratch.served, sight.seen[r], found, token, among, to_here)
     pairs = board.kin.pairs[board.kin.pairs_begin[task] : board.kin.pairs_begin[task + 1]]
-    demand = board.demand[row : row + board.size]
-    join_rest(pairs, demand, board.capacity[task], here, state.units[r], scratch.served, scratch.rest)
-    read_rest(scratch.rest.links, here, sight.seen[r], found, token, among, to_here)
+    if len(pairs) > 0:
+        demand = board.demand[row : row + board.size]
+        join_rest(pairs, demand, board.capacity[task], here, state.units[r], scratch.served, scratch.rest)
+        read_rest(scratch.rest.links, here, sight.seen[r], found, token, among, to_here)
     last, end = sight.nodes.shape[2] - 3, sight.anchor.shape[1] - 2
     for t in range(found + 1):
         for u in range(found + 1):

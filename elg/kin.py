@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
-from elg.covering import cover_by_routes
+from elg.covering import MOST_CUSTOMERS, cover_by_routes
 from elg.plans import LEAST_SHARE, Plans, join_plans, make_plans
 from elg.problems import Batch, Task
 from elg.relaxation import edge_shares
@@ -155,7 +155,9 @@ def _plans_and_votes(task: Task) -> Kin:
 
 
 def _rest_pairs(task: Task) -> NDArray[np.int64]:
-    """(P, 2) customers close to each other that savings would join, in this order; see elg.rest."""
+    """(P, 2) customers close to each other that savings would join, in this order; none in large ones. See elg.rest."""
+    if len(task.coords) - 1 > MOST_CUSTOMERS:
+        return np.zeros((0, 2), np.int64)
     a, b, far, between = savings_pairs(task, REST_PAIRS)
     saved = far[a] + far[b] - REST_SHAPE * between
     order = np.argsort(-saved, kind="stable")

@@ -207,8 +207,9 @@ def _read_states(kin, demand, capacity, current, load, visited, node, count, amo
     slot, rest = np.full(n, -1), make_rest(n)
     for s in range(len(current)):
         read_plans(kin.plans, 0, current[s], visited[s], node[s], count[s], slot, among[s], to_here[s])
-        join_rest(kin.pairs, demand, capacity, current[s], load[s], visited[s, :n], rest)
-        read_rest(rest.links, current[s], node[s], count[s], slot, among[s], to_here[s])
+        if len(kin.pairs) > 0:
+            join_rest(kin.pairs, demand, capacity, current[s], load[s], visited[s, :n], rest)
+            read_rest(rest.links, current[s], node[s], count[s], slot, among[s], to_here[s])
 
 
 def see_strands(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:

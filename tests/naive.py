@@ -293,7 +293,7 @@ def kin_now(task: Any, chosen: Sequence[int]) -> Any:
             if before <= visited and not visited & set(after):
                 share[here, [*after, 0][0]] += much
                 break
-    if task.demand is not None:
+    if len(find_kin(task).pairs):
         for a, b in rest(task, chosen):
             share[a, b] = share[b, a] = max(share[a, b], share[b, a], 0.3)
     return np.where(share > 0.05, 0.5 + 0.5 * np.minimum(share, 1), always)

@@ -28,6 +28,7 @@ from elg.window import FAR
 Ints = NDArray[np.int64]
 
 SCORED = 64  # most windows that the network scores at once
+REMEMBERED = 1 << 17  # most windows whose scores are kept; when there are more, all are forgotten
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: multiplying by it scatters
 HALF = np.uint64(32)  # of a key's bits
 
@@ -68,7 +69,7 @@ class Sight(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The scores of all windows so far."""
+    """The scores of all windows so far; in TSP, where none is ever seen again, of each rollout's last one."""
 
     scores: Floats  # (S, 1 + K)
     slot: Ints  # (R,) where the scores of each rollout's window are; -1 if there is nothing to choose
@@ -116,11 +117,12 @@ def run_block(
         np.zeros((rollouts if network.sees_kin else 0, 1 + k, 1 + k), np.float32),
         np.zeros((rollouts, k), np.int64), np.zeros((rollouts, k + 1), np.float32), np.zeros(rollouts, np.int64),
     )  # fmt: skip
-    room, memory = make_room(network, min(SCORED, rollouts)), _make_memory(actions.size, rollouts, k)
+    room, scratch = make_room(network, min(SCORED, rollouts)), make_scratch(n, 1 + k)
+    memory = _make_memory(min(actions.size, REMEMBERED) if depot else rollouts, rollouts, k)
     _begin(board, state, begun)
     actions[:, : begun.shape[1]] = begun
     for step in range(begun.shape[1], actions.shape[1]):
-        if not look(board, state, sight) or control[1] != 0:
+        if not look(board, state, sight, scratch) or control[1] != 0:
             return
         new = recall(board, state, sight, memory)
         for i in range(0, len(new), SCORED):
@@ -130,7 +132,8 @@ def run_block(
 
 
 def _make_memory(windows: int, rollouts: int, k: int) -> Memory:
-    """For so many windows at most."""
+    """For so many windows at most, and as many rollouts at least."""
+    windows = max(windows, rollouts)
     size = 1 << (2 * windows).bit_length()
     scores, slot = np.zeros((windows, 1 + k), np.float32), np.zeros(rollouts, np.int64)
     return Memory(scores, slot, np.zeros(size, np.uint64), np.zeros(size, np.int64), np.zeros(1, np.int64))
@@ -141,9 +144,16 @@ def recall(board, state, sight, memory):  # type: ignore[no-untyped-def]
     """Find each rollout's window among those so far; the rows of the new ones."""
     depot = board.demand.shape[0] > 0
     new, count = np.empty(len(state.current), np.int64), 0
+    if memory.used[0] + len(new) > len(memory.scores):
+        memory.key[:] = 0
+        memory.used[0] = 0
     for r in range(len(state.current)):
         if sight.found[r] + _may_return(state, r, depot) < 2:
             memory.slot[r] = -1
+            continue
+        if not depot:
+            memory.slot[r] = new[count] = r
+            count += 1
             continue
         key = _key(sight, r)
         at = np.int64(key % np.uint64(len(memory.key)))
@@ -211,11 +221,10 @@ def _go(board, state, r, node):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def look(board, state, sight):  # type: ignore[no-untyped-def]
+def look(board, state, sight, scratch):  # type: ignore[no-untyped-def]
     """Draw the windows of all rollouts; False when they are all finished. Without a choice, kin is left out."""
     depot, sees_kin = board.demand.shape[0] > 0, sight.kin.shape[0] > 0
     busy = False
-    scratch = _make_scratch(board.size, 1 + sight.seen.shape[1])
     for r in range(state.current.shape[0]):
         if depot:
             opened = mask_by_load(state.need, state.units[r], state.is_open, r)
@@ -258,8 +267,8 @@ class Scratch(NamedTuple):
     rest: Rest  # of elg.rest
 
 
-@njit(nogil=True)
-def _make_scratch(n, tokens):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def make_scratch(n, tokens):  # type: ignore[no-untyped-def]
     among, to_here = np.zeros((tokens, tokens), np.float32), np.zeros(tokens, np.float32)
     return Scratch(np.zeros(n, np.bool_), np.full(n, -1), among, to_here, make_space(n), make_rest(n))
 
@@ -317,10 +326,7 @@ def _draw(board, state, r, found, radius, sight):  # type: ignore[no-untyped-def
     sight.anchor[r, 1] = math.log1p(far / radius)
     if depot:
         sight.anchor[r, 2] = np.float32(state.units[r]) / np.float32(board.capacity[state.task[r]])
-    for t in range(sight.seen.shape[1]):
-        if t >= found:
-            sight.nodes[r, t] = np.float32(0.0)
-            continue
+    for t in range(found):
         node = base + sight.seen[r, t]
         dx, dy = coords[node, 0] - coords[here, 0], coords[node, 1] - coords[here, 1]
         rho = float(sight.rho[r, t])

@@ -9,7 +9,7 @@ above all between heaps far apart, whose prices take long to find: edges with a 
 CVRP: in how many solutions two nodes are neighbours, of the savings of Clarke and Wright, several times, each time with
 savings changed a little; and routes with shares of a linear relaxation (elg.covering) that begins with those. Such
 plans (elg.plans) make strong kin as long as they can be carried out, and so does what savings make of the rest
-(elg.rest) at every move.
+(elg.rest) at every move, up to 200 customers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay, QhullError, cKDTree
 
-from elg.covering import MOST_CUSTOMERS, cover_by_routes
+from elg.covering import cover_by_routes
 from elg.plans import LEAST_SHARE, Plans, join_plans, make_plans
 from elg.problems import Batch, Task
 from elg.relaxation import edge_shares
@@ -41,6 +41,8 @@ LEAST = 0.01  # smaller values are left out
 VOTE_PAIRS = 100  # nearest customers of each that may be joined with it
 REST_PAIRS = 30  # the same where savings go on from a state, which happens at every move
 REST_SHAPE = 1.3
+REST_CUSTOMERS = 200  # with more, windows do not show the rest: policies were no better for it
+NO_PAIRS = np.zeros((0, 2), np.int32)
 SHAPES = np.linspace(0.7, 1.7, 48)  # one savings solution each: how much the way between two customers counts
 STRONG = 0.5  # more have edges with a share: those of a TSP, and those of a CVRP's plans as long as they are left
 NOISE = (0.1, 0.2)  # of those ways, in turn: a share of the savings would matter more in larger instances
@@ -56,7 +58,7 @@ class Kin(NamedTuple):
     node: NDArray[np.int64]
     value: NDArray[np.float32]
     plans: Plans  # of a CVRP
-    pairs: NDArray[np.int64]  # (P, 2) of a CVRP: customers that savings would join, those that save most first
+    pairs: NDArray[np.int32]  # (P, 2) of a CVRP: customers that savings would join, those that save most first
     pairs_begin: NDArray[np.int64]  # (tasks + 1,) where the pairs of each task begin
 
     def dense(self) -> NDArray[np.float32]:
@@ -102,7 +104,7 @@ def join_kin(parts: Sequence[Kin]) -> Kin:
         np.concatenate([np.zeros(0, np.int64), *(part.node for part in parts)]),
         np.concatenate([np.zeros(0, np.float32), *(part.value for part in parts)]),
         join_plans([part.plans for part in parts]),
-        np.concatenate([np.zeros((0, 2), np.int64), *(part.pairs for part in parts)]),
+        np.concatenate([NO_PAIRS, *(part.pairs for part in parts)]),
         np.cumsum([0, *(len(part.pairs) for part in parts)]),
     )
 
@@ -128,7 +130,7 @@ def _matrix(n: int, edges: NDArray[np.int64], value: NDArray[np.float32]) -> Kin
     order = np.argsort(both[:, 0], kind="stable")
     begin = np.searchsorted(both[order, 0], np.arange(n + 1))
     values = np.concatenate([value, value])[order]
-    kin = Kin(begin, both[order, 1], values, make_plans(n, [], []), np.zeros((0, 2), np.int64), np.zeros(2, np.int64))
+    kin = Kin(begin, both[order, 1], values, make_plans(n, [], []), NO_PAIRS, np.zeros(2, np.int64))
     for part in kin[:3]:
         part.setflags(write=False)  # it is shared by all who ask
     return kin
@@ -154,14 +156,14 @@ def _plans_and_votes(task: Task) -> Kin:
     return kin._replace(plans=make_plans(n, routes, shares), pairs=pairs, pairs_begin=np.array([0, len(pairs)]))
 
 
-def _rest_pairs(task: Task) -> NDArray[np.int64]:
+def _rest_pairs(task: Task) -> NDArray[np.int32]:
     """(P, 2) customers close to each other that savings would join, in this order; none in large ones. See elg.rest."""
-    if len(task.coords) - 1 > MOST_CUSTOMERS:
-        return np.zeros((0, 2), np.int64)
+    if len(task.coords) - 1 > REST_CUSTOMERS:
+        return NO_PAIRS
     a, b, far, between = savings_pairs(task, REST_PAIRS)
     saved = far[a] + far[b] - REST_SHAPE * between
     order = np.argsort(-saved, kind="stable")
-    return np.stack([a, b], axis=1)[order[saved[order] > 0]]
+    return np.stack([a, b], axis=1)[order[saved[order] > 0]].astype(np.int32)
 
 
 def savings_pairs(task: Task, nearest: int = VOTE_PAIRS) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:

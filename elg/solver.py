@@ -36,7 +36,7 @@ GRACE = 0.1  # seconds that fast_tsp may be late
 DESCENT_SHARE = 0.05  # of a TSP's time for our own search, before the policy
 KICKS_SHARE = 0.1  # of a TSP's time for our own search, before fast_tsp, which answers only at its end
 
-_MEASURED: dict[str, float] = {}  # seconds for one move, by the kind of policy
+_MEASURED: dict[tuple[str, str, int], float] = {}  # seconds for one move, by policy, problem and about the size
 
 Progress = Callable[[float], None]
 OnImprovement = Callable[["Improvement", Solution], None]
@@ -314,7 +314,7 @@ class _Run:
 
         try:
             policy = in_time(self._policy, until)
-            kind, workers = policy.config.local, self.config.workers
+            kind, workers = self._kind(policy), self.config.workers
             kin = kin_seconds(self.instance) if policy.config.kin else 0.0
             if kin > KIN_SHARE * share:
                 return
@@ -329,6 +329,10 @@ class _Run:
                 self._decode(policy, starts, symmetries, stop_in_time, until)
         except Late:
             return
+
+    def _kind(self, policy: Policy) -> tuple[str, str, int]:
+        """Moves of one kind take about the same time."""
+        return policy.config.local, self.instance.problem, self.instance.size.bit_length()
 
     def _policy(self) -> Policy:
         from elg.greedy import policy_for
@@ -365,7 +369,7 @@ class _Run:
             self.spent["decode"] += time.perf_counter() - begin
             if (seconds := pace.seconds()) is not None:
                 moves = len(nodes[0]) * len(tasks) * self.instance.customers
-                _MEASURED[policy.config.local] = seconds * min(self.config.workers, len(nodes[0])) / moves
+                _MEASURED[self._kind(policy)] = seconds * min(self.config.workers, len(nodes[0])) / moves
         self.starts, self.symmetries = len(nodes[0]), len(tasks)
         if self.config.vehicles is not None:
             rollouts = with_few_routes(rollouts, self.config.vehicles)

@@ -62,12 +62,9 @@ def read_strands(kin, row, first, current, tokens, count, space, features):  # t
         features[t, 0], features[t, 1], features[t, 2] = math.log1p(left), island, space.dead[node]
         features[t, 3] = 0.0
     for e in range(kin.begin[row + current], kin.begin[row + current + 1]):
-        node = kin.node[e]
-        if kin.value[e] > STRONG and space.is_open[node]:
-            after = math.log1p(_ends_after(kin, row, first, node, space))
-            for t in range(count):
-                if tokens[t] == node:
-                    features[t, 3] = after
+        for t in range(count if kin.value[e] > STRONG and space.is_open[kin.node[e]] else 0):
+            if tokens[t] == kin.node[e]:
+                features[t, 3] = math.log1p(_ends_after(kin, row, first, tokens[t], space))
     return math.log1p(ends)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
 from elg.fast_network import Network, make_room, score
-from elg.kin import STRONG, Kin, join_kin
+from elg.kin import MOST_NODES, STRONG, Kin, join_kin
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task
 from elg.rest import Rest, join_rest, make_rest, read_rest
@@ -251,7 +251,7 @@ def look(board, state, sight, scratch):  # type: ignore[no-untyped-def]
             _draw_kin(board, state, r, found, sight, scratch)
             if depot:
                 _draw_plans(board, state, r, found, sight, scratch)
-            else:
+            elif board.size <= MOST_NODES:
                 _draw_strands(board, state, r, found, sight, scratch)
     return busy
 

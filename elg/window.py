@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numba import njit
 from torch import Tensor, nn
 
-from elg.kin import STRONG, Kin
+from elg.kin import MOST_NODES, STRONG, Kin
 from elg.neighbours import Neighbourhood, positional_encoding
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import PROBLEMS, Batch, State, gather_nodes
@@ -213,12 +213,17 @@ def _read_states(kin, demand, capacity, current, load, visited, node, count, amo
 
 
 def see_strands(sparse: Sequence[Kin], state: State, near: Neighbourhood) -> tuple[Tensor, Tensor]:
-    """What elg.strands says of moves to the neighbours (B, M, K, 4) in TSP, and of the states (B, M)."""
+    """What elg.strands says of moves to the neighbours (B, M, K, 4) in TSP, and of the states (B, M).
+
+    All 0 in instances that are too large for linear programs: there it takes long and, without these, tells little.
+    """
     seen = np.zeros((*near.node.shape, FEATURES), np.float32)
     ends = np.zeros(state.current.shape, np.float32)
     first, current, visited, node = (x.cpu().numpy() for x in (state.first, state.current, state.visited, near.node))
     count = near.present.sum(-1).cpu().numpy()
     for i, task in enumerate(sparse):
+        if len(task.begin) - 1 > MOST_NODES:
+            continue
         to_go = ~visited[i, :, : len(task.begin) - 1]  # without padding
         _strand_states(task, first[i], current[i], to_go, node[i], count[i], seen[i], ends[i])
     return torch.from_numpy(seen).to(near.node.device), torch.from_numpy(ends).to(near.node.device)

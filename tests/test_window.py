@@ -160,3 +160,11 @@ def test_both_decoders_choose_the_same_of_much_kin(monkeypatch: pytest.MonkeyPat
     task, starts = Task(rng.random((n, 2)), None, None), np.arange(n)
     plain, fast = (decode(policy, [task], [starts], config)[0] for config in (PLAIN, FAST))
     assert (plain == fast).all()
+
+
+def test_both_decoders_do_without_strands_in_large_instances() -> None:
+    n = kin.MOST_NODES + 5
+    policy, task = window_policy("tsp", kin=True), random_task(np.random.default_rng(5), "tsp", n)
+    begun = np.random.default_rng(6).permutation(n)[None, :-60]
+    tours = [decode(policy, [task], [begun], config)[0] for config in (PLAIN, FAST)]
+    np.testing.assert_array_equal(*tours)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+# Some virtual machines name AMX among their instructions and then refuse them: half precision would end the process.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes minutes; runs only with ELG_SLOW=1")

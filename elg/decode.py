@@ -351,8 +351,8 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
 
 def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]) -> Kernel:
     """A window alone: compiled functions for rollouts of all tasks together."""
-    from elg.fast_network import make_network
     from elg.fast_window import make_board, run_block
+    from elg.fast_window_network import make_network
     from elg.kin import find_kin
 
     net = policy.local

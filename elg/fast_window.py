@@ -1,7 +1,7 @@
 """The CPU fast path of a window policy alone: kernels keep the rollouts, draw their windows and score them.
 
 The plain path spends a step on all N nodes of each rollout; here a step walks presorted neighbour lists to the K
-nearest valid nodes, and all that is left is the network itself (elg.fast_network): matrix products over a block of
+nearest valid nodes, and all that is left is the network itself (elg.fast_window_network): products over a block of
 rollouts. Only windows with a choice are scored, and of those that look the same only the first: rollouts of a CVRP
 often meet again with the same load in surroundings that are served alike.
 """
@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elg.fast import Floats, Plane, mask_by_load, nearest_open
-from elg.fast_network import Network, make_room, score
+from elg.fast_window_network import Network, make_room, score
 from elg.kin import MOST_NODES, STRONG, Kin, join_kin
 from elg.plans import LEAST_SHARE, read_plans, show_ends
 from elg.problems import Task

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elg.search.construct import root
+from elg.search.construct import join
 
 SHARE = 0.3  # of a plan that says the same
 
@@ -22,11 +22,11 @@ Ints = NDArray[np.int64]
 
 
 class Rest(NamedTuple):
-    """Where routes are joined."""
+    """Where routes are joined; the first three as in elg.search.construct.join."""
 
-    parent: Ints  # (N,) towards the representative of a customer's route
-    load: Ints  # (N,) of the route, at its representative
-    free: Ints  # (N,) how many more neighbours a customer can have
+    parent: Ints  # (N,)
+    load: Ints  # (N,)
+    free: Ints  # (N,)
     links: Ints  # (N, 2) the neighbours, 0 for the depot
 
 
@@ -39,7 +39,7 @@ def make_rest(n):  # type: ignore[no-untyped-def]
 def join_rest(pairs, demand, capacity, here, units, visited, rest):  # type: ignore[no-untyped-def]
     """Join all who are not visited (N,), and the current node with so many units left, in the order of pairs (P, 2).
 
-    The current node, unless it is the depot, has one neighbour in its first link.
+    The current node, unless it is the depot, has one neighbour in its second link.
     """
     parent, load, free, links = rest
     for i in range(len(visited)):
@@ -50,16 +50,8 @@ def join_rest(pairs, demand, capacity, here, units, visited, rest):  # type: ign
         free[here], load[here] = 1, capacity - units
     for p in range(len(pairs)):
         a, b = pairs[p]
-        if free[a] == 0 or free[b] == 0:
-            continue
-        root_a, root_b = root(parent, a), root(parent, b)
-        if root_a == root_b or load[root_a] + load[root_b] > capacity:
-            continue
-        parent[root_b] = root_a
-        load[root_a] += load[root_b]
-        free[a] -= 1
-        free[b] -= 1
-        links[a, free[a]], links[b, free[b]] = b, a
+        if join(a, b, capacity, parent, load, free):
+            links[a, 1 - free[a]], links[b, 1 - free[b]] = b, a
 
 
 @njit(nogil=True)
@@ -79,7 +71,7 @@ def read_rest(links, here, tokens, count, slot, among, to_here):  # type: ignore
                 among[t, 0] = among[0, t] = max(among[0, t], least)
             elif slot[beside] > 0:
                 among[t, slot[beside]] = max(among[t, slot[beside]], least)
-    if here != 0 and links[here, 0] == 0:
+    if here != 0 and links[here, 1] == 0:
         to_here[0] = max(to_here[0], least)
     for t in range(count):
         slot[tokens[t]] = -1

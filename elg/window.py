@@ -64,18 +64,12 @@ class WindowPolicy(nn.Module):
 
     def scores(self, cache: Cache, state: State, near: Neighbourhood, valid: Tensor) -> Tensor:
         """u_local of each candidate, (B, M, K), or (B, M, 1 + K) with the depot first; finite also where absent."""
-        scores = self(self.window(cache.batch, state, near, cache.kin, cache.sparse)).unflatten(0, state.current.shape)
+        scores = self(self.window(cache, state, near)).unflatten(0, state.current.shape)
         return scores if self.problem.has_depot else scores[:, :, 1:]
 
-    def window(
-        self,
-        batch: Batch,
-        state: State,
-        near: Neighbourhood,
-        kin: Tensor | None = None,
-        sparse: Sequence[Kin] = (),
-    ) -> Window:
+    def window(self, cache: Cache, state: State, near: Neighbourhood) -> Window:
         """What the states (B, M) look like; S = B * M."""
+        batch, kin, sparse = cache.batch, cache.kin, cache.sparse
         here = gather_nodes(batch.coords, state.current)
         there = gather_nodes(batch.coords, near.node.flatten(1)).view(*near.node.shape, 2) - here[:, :, None]
         anchor = gather_nodes(batch.coords, self.problem.anchor(state)) - here

@@ -59,7 +59,7 @@ def test_the_depot_of_many_routes_looks_like_that_of_few(nodes: int) -> None:
     cache, state = after(policy, random_task(rng, "cvrp", nodes), [3])
     candidates = ~state.visited & (torch.arange(nodes) > 0)
     near = nearest(cache.batch, state.current, candidates, 7)
-    seen = policy.local.window(cache.batch, state, near, cache.kin, cache.sparse)
+    seen = policy.local.window(cache, state, near)
     assert cache.kin[0, 0].sum() > (5 if nodes > 100 else 0)
     assert seen.anchor.abs().max() < 3
 
@@ -76,7 +76,7 @@ def test_a_far_anchor_is_drawn_nearer(problem: str) -> None:
     near = torch.tensor([[[5, 6, 7]]])
     rho = torch.tensor([[[0.1, 0.2, 0.3]]])
     seen = Neighbourhood(near, torch.ones_like(near, dtype=torch.bool), rho, rho, rho[..., -1:])
-    window = policy.local.window(cache.batch, state, seen)
+    window = policy.local.window(cache, state, seen)
     assert window.anchor[0, 0] == 2.0
     assert 8 < window.anchor[0, 1] < 9  # log(1 + 1000 / 0.3)
     assert window.nodes.abs().max() < 5

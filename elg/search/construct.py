@@ -110,24 +110,35 @@ def root(parent: IntArray, node: int) -> int:
     return node
 
 
+@njit(nogil=True)
+def join(a: int, b: int, capacity: int, parent: IntArray, load: IntArray, free: IntArray) -> bool:
+    """Make two routes one where customers a and b are their ends and the load allows it; whether that was so.
+
+    parent: a forest over the customers of each route. load: of the route, at its root. free: how many more neighbours
+    a customer can have: 2 alone, 1 at an end of a route, 0 inside.
+    """
+    if free[a] == 0 or free[b] == 0:
+        return False
+    root_a, root_b = root(parent, a), root(parent, b)
+    if root_a == root_b or load[root_a] + load[root_b] > capacity:
+        return False
+    parent[root_b] = root_a
+    load[root_a] += load[root_b]
+    free[a] -= 1
+    free[b] -= 1
+    return True
+
+
 @njit(cache=True)
 def join_routes(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
     """(n, 2) neighbours of each customer, 0 for the depot, after joining routes in the order of the pairs."""
     n = len(demand)
-    links = np.zeros((n, 2), np.int64)
-    parent = np.arange(n)
-    load = demand.copy()
+    links, parent = np.zeros((n, 2), np.int64), np.arange(n)
+    load, free = demand.copy(), np.full(n, 2)
     for k in range(len(i)):
         a, b = i[k], j[k]
-        if links[a, 1] != 0 or links[b, 1] != 0:  # one of them is inside of its route
-            continue
-        root_a, root_b = root(parent, a), root(parent, b)
-        if root_a == root_b or load[root_a] + load[root_b] > capacity:
-            continue
-        parent[root_b] = root_a
-        load[root_a] += load[root_b]
-        links[a, 1 if links[a, 0] else 0] = b
-        links[b, 1 if links[b, 0] else 0] = a
+        if join(a, b, capacity, parent, load, free):
+            links[a, 1 - free[a]], links[b, 1 - free[b]] = b, a
     return links
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from elg.kin import find_kin, savings_pairs
 from elg.plans import make_plans
 from elg.problems import Task
-from elg.search.construct import root
+from elg.search.construct import join
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -218,14 +218,6 @@ def _join(ground, space, shape):  # type: ignore[no-untyped-def]
     saved = 0.0
     for p in range(space.many[shape]):
         a, b = space.pairs[shape, p]
-        if space.ends[a] == 0 or space.ends[b] == 0:
-            continue
-        root_a, root_b = root(space.parent, a), root(space.parent, b)
-        if root_a == root_b or space.load[root_a] + space.load[root_b] > ground.capacity:
-            continue
-        space.parent[root_b] = root_a
-        space.load[root_a] += space.load[root_b]
-        space.ends[a] -= 1
-        space.ends[b] -= 1
-        saved += ground.way[0, a] + ground.way[0, b] - ground.way[a, b]
+        if join(a, b, ground.capacity, space.parent, space.load, space.ends):
+            saved += ground.way[0, a] + ground.way[0, b] - ground.way[a, b]
     return saved

@@ -7,8 +7,8 @@ from samples import random_policy, random_task, small_config
 
 from elg import fast_window
 from elg.decode import DecodeConfig, decode, one_blas_thread
-from elg.fast_network import make_network, make_room, score
 from elg.fast_window import Sight
+from elg.fast_window_network import make_network, make_room, score
 from elg.policy import Policy
 from elg.problems import PROBLEMS
 from elg.window import Window

@@ -8,13 +8,13 @@ INSTALLED := .venv/.installed
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench]'
-	$(BIN)/elg solve examples --policy-only --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
-	$(BIN)/python -c 'from elg.search.warm import warm_up; warm_up("tsp"); warm_up("cvrp")'  # and the search
-	$(BIN)/python -c 'from elg.fast_train import warm_up; warm_up()'  # and training
+	$(BIN)/elgo solve examples --policy-only --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
+	$(BIN)/python -c 'from elgo.search.warm_up import warm_up; warm_up("tsp"); warm_up("cvrp")'  # and the search
+	$(BIN)/python -c 'from elgo.train.compiled_log_prob import warm_up; warm_up()'  # and training
 	touch $@
 
 demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.png
-	$(BIN)/elg solve examples --plot demo
+	$(BIN)/elgo solve examples --plot demo
 
 test: lint  ## style, types and tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -22,7 +22,7 @@ test: lint  ## style, types and tests
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy elg
+	$(BIN)/mypy elgo
 
 bench: $(INSTALLED)  ## decoding speed against a straightforward decoder
 	$(BIN)/python benchmarks/decode.py

@@ -7,8 +7,8 @@
     python benchmarks/anytime.py limits   200 random sizes and limits: the worst overshoot
     python benchmarks/anytime.py starts   the same search from different starts, in the same total time
 
-Options: --data FOLDER (benchmark files, default $ELG_DATA), --folder FOLDER (results, default bench/anytime; a run that
-was stopped goes on), --seeds 3, --threads 2, --limits 1,5,20, --who elg,hgs (only these; who was run before is not run
+Options: --data FOLDER (benchmark files, default $ELGO_DATA), --folder FOLDER (results, default bench/anytime; a run that
+was stopped goes on), --seeds 3, --threads 2, --limits 1,5,20, --who elgo,hgs (only these; who was run before is not run
 again). Gaps are percent above the best-known cost. What has a time limit is given all of it, threads included, where it
 can use them.
 """
@@ -26,19 +26,19 @@ from statistics import fmean
 
 import numpy as np
 
-from elg.bench.command import bench
-from elg.bench.rows import Options, parse_limits, parse_rows
-from elg.bench.run import read_records
-from elg.bench.sets import Selection, load_set
-from elg.bench.tables import Table
-from elg.generate import as_instance, generate
-from elg.instance import Instance, Metric
-from elg.search.construct import nearest_neighbour, savings
-from elg.search.ground import survey
-from elg.search.routes import LARGE, Load, improve, to_routes, to_walk
-from elg.search.warm import warm_up
-from elg.solution import Solution
-from elg.solver import solve
+from elgo.bench.command import bench
+from elgo.bench.methods import Options, parse_limits, parse_rows
+from elgo.bench.run import read_records
+from elgo.bench.sets import Selection, load_set
+from elgo.bench.tables import Table
+from elgo.problem.generate import as_instance, generate
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.solution import Solution
+from elgo.search.annealing import LARGE, Load, improve, to_routes, to_walk
+from elgo.search.construct import nearest_neighbour, savings
+from elgo.search.data import survey
+from elgo.search.warm_up import warm_up
+from elgo.solve.solver import solve
 
 POLICY_STARTS = 8
 XXL = "Leuven1,Leuven2,Antwerp1,Antwerp2"
@@ -52,7 +52,7 @@ def compare(args: argparse.Namespace, name: str, instances: str | None, who: str
         bench_set = load_set(name, args.data, Selection(None, instances, None))
         problems = {entry.instance.problem for entry in bench_set.entries}
         folder = args.folder / f"{bench_set.name}-{contestant}-{seed}"
-        rows, peers = (at, "") if contestant == "elg" else ("", contestant)
+        rows, peers = (at, "") if contestant == "elgo" else ("", contestant)
         bench(
             bench_set,
             parse_rows(rows, peers, limits, problems),
@@ -188,14 +188,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limits", type=parse_limits, default=[1.0, 5.0, 20.0])
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--who", default="", help="only these of elg, pyvrp, hgs, ortools, vroom")
+    parser.add_argument("--who", default="", help="only these of elgo, pyvrp, hgs, ortools, vroom")
     args = parser.parse_args()
     if args.what == "x":
-        compare(args, "cvrplib-x", "ten", "elg,pyvrp,hgs,ortools,vroom", args.limits)
+        compare(args, "cvrplib-x", "ten", "elgo,pyvrp,hgs,ortools,vroom", args.limits)
     elif args.what == "xxl":
-        compare(args, "cvrplib-xxl", XXL, "elg,pyvrp", [60.0])
+        compare(args, "cvrplib-xxl", XXL, "elgo,pyvrp", [60.0])
     elif args.what == "tsplib":
-        compare(args, "tsplib", None, "elg", [5.0])
+        compare(args, "tsplib", None, "elgo", [5.0])
     else:
         {"large": large, "limits": limits, "starts": starts}[args.what](args)
 

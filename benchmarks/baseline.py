@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from elg.policy import GlobalPolicy, LocalPolicy, Policy, PolicyConfig, split_heads
-from elg.problems import Batch, Task, gather_nodes, make_batch
+from elgo.model.env import Batch, Task, gather_nodes, make_batch
+from elgo.model.policy import GlobalPolicy, LocalPolicy, Policy, PolicyConfig, split_heads
 
 INF = math.inf
 

@@ -4,7 +4,7 @@
 
 The paper's network with random weights, unless --weights names others. One uniform instance per row, under the 8
 symmetries, one greedy rollout from each of its N nodes (CVRP: customers).
-(a) is benchmarks/baseline.py, which says what it does at each step; (b) is elg.decode.decode. Both include encoding
+(a) is benchmarks/baseline.py, which says what it does at each step; (b) is elgo.decode.rollout.decode. Both include encoding
 and take the best of --repeat runs. Each runs in a process of its own, so that peak memory is its own.
 
 Beyond --full nodes (a) is timed on its first --steps steps and scaled to all of them: a step of (a) costs the same
@@ -36,12 +36,12 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from elg import generate
-from elg.checkpoint import load_policy
-from elg.decode import Actions, DecodeConfig, decode
-from elg.geometry import SYMMETRIES, symmetry
-from elg.policy import Policy, PolicyConfig
-from elg.problems import ProblemName, Task
+from elgo.decode.rollout import Actions, DecodeConfig, decode
+from elgo.model.checkpoint import load_policy
+from elgo.model.env import ProblemName, Task
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.problem import generate
+from elgo.problem.augment import SYMMETRIES, symmetry
 
 T = TypeVar("T")
 SEED = 0

@@ -7,9 +7,9 @@ the paper's network with random weights:
 
 (a) samples node by node with autograd through all steps. Each step is benchmarks/baseline.py's, which says what it
     does; the gradient then goes back through all of them at once.
-(b) is elg.train: rollouts from the fast decoder without gradients, their log-probabilities in parallel.
+(b) is elgo.train: rollouts from the fast decoder without gradients, their log-probabilities in parallel.
 
-Both have the same loss and end with Adam's step. Imitation is a step of `elg train imitate-*` on the same instances:
+Both have the same loss and end with Adam's step. Imitation is a step of `elgo train imitate-*` on the same instances:
 as many of them as make --nodes nodes, 4 walks through each solution. The solution is a random one here: the work is
 the same. Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps after
 a first one that is not counted; all three in turn, --rounds times. Seconds are CPU time per thread: what the clock
@@ -35,14 +35,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from elg.decode import DecodeConfig, keep_freed_memory
-from elg.generate import Sample, generate
-from elg.policy import Policy, PolicyConfig
-from elg.problems import ProblemName, Task, make_batch
-from elg.train.config import TrainConfig
-from elg.train.imitate import imitation_loss, make_lesson
-from elg.train.labels import Labelled, label
-from elg.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
+from elgo.decode.rollout import DecodeConfig, keep_freed_memory
+from elgo.model.env import ProblemName, Task, make_batch
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.problem.generate import Sample, generate
+from elgo.train.config import TrainConfig
+from elgo.train.imitate import imitation_loss, make_lesson
+from elgo.train.labels import Labelled, label
+from elgo.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
 
 SEED = 0
 WALKS = 4  # of imitation through each solution
@@ -184,7 +184,7 @@ def time_baseline(case: Case) -> Timed:
 
 
 def time_ours(case: Case) -> Timed:
-    keep_freed_memory()  # as elg train does
+    keep_freed_memory()  # as elgo train does
     policy, tasks = make_policy(case.problem), make_tasks(case)
     return best(case, policy, case.batch, lambda optimiser: our_step(policy, optimiser, tasks, case.threads))
 

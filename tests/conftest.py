@@ -25,9 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder with the benchmark files; tests that need it are skipped where it is not."""
-    folder = Path(os.environ.get("ELG_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    folder = Path(os.environ.get("ELGO_DATA", Path(__file__).parents[2] / "shared" / "data"))
     if not (folder / "tsplib").is_dir() or not (folder / "cvrplib").is_dir():
-        pytest.skip(f"no benchmark files in {folder} (set ELG_DATA)")
+        pytest.skip(f"no benchmark files in {folder} (set ELGO_DATA)")
     return folder
 
 
@@ -36,7 +36,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A weights file of a small random policy for each problem."""
     from samples import random_policy, small_config
 
-    from elg.checkpoint import save_policy
+    from elgo.model.checkpoint import save_policy
 
     folder = tmp_path_factory.mktemp("weights")
 

@@ -1,6 +1,6 @@
 """Naive twins: the method's formulas as loops over nodes and heads, in float64, one task and one partial solution at a
 time. Written from the formulas and not from the package, of which only the names of parameters and options
-are used, and what is kin (elg.kin has tests of its own).
+are used, and what is kin (elgo.kin has tests of its own).
 
 A partial solution is the list of nodes chosen so far. A CVRP has the depot as node 0, which ends a route.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from elg.kin import find_kin
+from elgo.kin import find_kin
 
 Weights = Mapping[str, np.ndarray]
 Vector = np.ndarray
@@ -320,7 +320,7 @@ def rest(task: Any, chosen: Sequence[int]) -> set[tuple[int, int]]:
 
 
 def strands(kin: Any, chosen: Sequence[int], node: int) -> list[float]:
-    """What a TSP's move would leave behind, and where the tour would get stuck; see elg.strands."""
+    """What a TSP's move would leave behind, and where the tour would get stuck; see elgo.strands."""
     left = set(range(len(kin))) - set(chosen)
     home = joined(kin, chosen[0], left)
     islands = left - home if node in home else left - home - joined(kin, node, left)

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elg.generate import as_instance, generate
-from elg.instance import Instance, Metric, embed
-from elg.policy import Cache, Policy, PolicyConfig
-from elg.problems import Batch, Problem, ProblemName, State, Task, make_batch
-from elg.search.construct import savings
-from elg.search.ground import Ground, NodeArray, survey
-from elg.search.routes import Load, to_routes, to_walk
-from elg.solution import Solution
+from elgo.model.env import Batch, Problem, ProblemName, State, Task, make_batch
+from elgo.model.policy import Cache, Policy, PolicyConfig
+from elgo.problem.generate import as_instance, generate
+from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.solution import Solution
+from elgo.search.annealing import Load, to_routes, to_walk
+from elgo.search.construct import savings
+from elgo.search.data import Ground, NodeArray, survey
 
 torch.set_num_threads(1)  # the tensors here are so small that threads would only wait for each other
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elg.decode import DecodeConfig
-from elg.decode import decode as decode_ours
-from elg.policy import PolicyConfig
-from elg.problems import ProblemName
+from elgo.decode.rollout import DecodeConfig
+from elgo.decode.rollout import decode as decode_ours
+from elgo.model.env import ProblemName
+from elgo.model.policy import PolicyConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 

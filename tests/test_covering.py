@@ -9,10 +9,10 @@ import pytest
 from samples import random_task
 from scipy.optimize import linprog
 
-from elg import covering
-from elg.covering import GAIN, cover_by_routes
-from elg.problems import Task
-from elg.search.construct import Routes
+from elgo import covering
+from elgo.covering import GAIN, cover_by_routes
+from elgo.model.env import Task
+from elgo.search.construct import Routes
 
 
 def one_each(task: Task) -> Routes:

@@ -5,13 +5,13 @@ import pytest
 import torch
 from samples import random_policy, random_task, small_config
 
-from elg import fast_window
-from elg.decode import DecodeConfig, decode, one_blas_thread
-from elg.fast_window import Sight
-from elg.fast_window_network import make_network, make_room, score
-from elg.policy import Policy
-from elg.problems import PROBLEMS
-from elg.window import Window
+from elgo import fast_window
+from elgo.decode.rollout import DecodeConfig, decode, one_blas_thread
+from elgo.fast_window import Sight
+from elgo.fast_window_network import make_network, make_room, score
+from elgo.model.env import PROBLEMS
+from elgo.model.policy import Policy
+from elgo.window import Window
 
 
 def window_policy(problem: str, kin: bool) -> Policy:

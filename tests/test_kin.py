@@ -7,13 +7,13 @@ import pytest
 import torch
 from samples import KINDS, random_task
 
-from elg import kin
-from elg.covering import cover_by_routes
-from elg.geometry import symmetry
-from elg.kin import LEAST, LEAST_SHARE, STRONG, _solutions, alphas, candidate_edges, find_kin, kin_of
-from elg.problems import PROBLEMS, Task, make_batch
-from elg.relaxation import edge_shares
-from elg.search.construct import paths
+from elgo import kin
+from elgo.covering import cover_by_routes
+from elgo.kin import LEAST, LEAST_SHARE, STRONG, _solutions, alphas, candidate_edges, find_kin, kin_of
+from elgo.model.env import PROBLEMS, Task, make_batch
+from elgo.problem.augment import symmetry
+from elgo.relaxation import edge_shares
+from elgo.search.construct import paths
 
 
 def cheapest_connected(n: int, edges: np.ndarray, cost: np.ndarray, forced: int = -1) -> float:

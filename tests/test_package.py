@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import elg
+import elgo
 
 ROOT = Path(__file__).parent.parent
 
@@ -17,30 +17,30 @@ def run(code: str) -> str:
 
 
 def test_every_public_name_exists() -> None:
-    assert all(getattr(elg, name) is not None for name in elg.__all__)
-    assert set(elg.__all__) <= set(dir(elg))
+    assert all(getattr(elgo, name) is not None for name in elgo.__all__)
+    assert set(elgo.__all__) <= set(dir(elgo))
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
-        elg.nonsense  # noqa: B018
+        elgo.nonsense  # noqa: B018
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
     heavy = "{'numpy', 'torch', 'rich', 'matplotlib'}"
-    assert run(f"import elg, sys; print({heavy} & set(sys.modules))").strip() == "set()"
+    assert run(f"import elgo, sys; print({heavy} & set(sys.modules))").strip() == "set()"
 
 
 def test_reading_files_does_not_import_torch() -> None:
-    code = "import elg, sys; elg.read('examples/clusters-n120.tsp'); print('torch' in sys.modules)"
+    code = "import elgo, sys; elgo.read('examples/clusters-n120.tsp'); print('torch' in sys.modules)"
     assert run(code).strip() == "False"
 
 
 def test_torch_is_imported_only_when_there_is_time_for_the_policy() -> None:
     code = """
 import contextlib, io, sys
-from elg.cli import main
-sys.argv = ["elg", "solve", "examples", "--time-limit", "0.5", "--quiet"]
+from elgo.cli.main import main
+sys.argv = ["elgo", "solve", "examples", "--time-limit", "0.5", "--quiet"]
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
     main()
 print("mean of 2" in out.getvalue(), "torch" in sys.modules)
@@ -48,17 +48,17 @@ print("mean of 2" in out.getvalue(), "torch" in sys.modules)
     assert run(code).split() == ["True", "False"]
 
 
-@pytest.mark.parametrize("before", ["", "elg.SolveConfig", "from elg.solver import SolveConfig"])
+@pytest.mark.parametrize("before", ["", "elgo.SolveConfig", "from elgo.solve.solver import SolveConfig"])
 def test_solve_is_the_function_whatever_was_imported_before(before: str) -> None:
-    assert run(f"import elg\n{before}\nprint(type(elg.solve).__name__)").strip() == "function"
+    assert run(f"import elgo\n{before}\nprint(type(elgo.solve).__name__)").strip() == "function"
 
 
 def test_examples_carry_their_best_known_costs() -> None:
     for name, cost in (("mixed-n116-k13.vrp", 15581), ("clusters-n120.tsp", 6135)):
-        instance = elg.read(ROOT / "examples" / name)
+        instance = elgo.read(ROOT / "examples" / name)
         assert instance.best_known == cost
-    solution = elg.read_solution(
-        ROOT / "examples" / "mixed-n116-k13.sol", elg.read(ROOT / "examples/mixed-n116-k13.vrp")
+    solution = elgo.read_solution(
+        ROOT / "examples" / "mixed-n116-k13.sol", elgo.read(ROOT / "examples/mixed-n116-k13.vrp")
     )
     assert solution.feasible
     assert solution.cost == 15581

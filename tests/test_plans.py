@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from elg.plans import SHOWN, join_plans, make_plans, read_plans, show_ends
+from elgo.plans import SHOWN, join_plans, make_plans, read_plans, show_ends
 
 ROUTES = [np.array([1, 2, 3]), np.array([3, 4]), np.array([5])]
 SHARES = [0.5, 0.25, 1.0]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from elg import relaxation
-from elg.kin import candidate_edges
-from elg.relaxation import Cut, _minimum_cuts, edge_shares
+from elgo import relaxation
+from elgo.kin import candidate_edges
+from elgo.relaxation import Cut, _minimum_cuts, edge_shares
 
 
 def complete(coords: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from samples import random_task, random_walk
 
-from elg.kin import find_kin
-from elg.rest import SHARE, join_rest, make_rest, read_rest
-from elg.search.construct import join_routes
+from elgo.kin import find_kin
+from elgo.rest import SHARE, join_rest, make_rest, read_rest
+from elgo.search.construct import join_routes
 
 DEMAND = np.array([0, 2, 2, 2, 2, 2])
 PAIRS = np.array([[1, 2], [2, 3], [4, 5], [3, 4]])

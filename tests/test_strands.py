@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from naive import dead_ends, strands
 
-from elg.kin import _matrix, join_kin
-from elg.strands import FEATURES, make_space, read_strands
+from elgo.kin import _matrix, join_kin
+from elgo.strands import FEATURES, make_space, read_strands
 
 RING = [(i, (i + 1) % 8) for i in range(8)]
 

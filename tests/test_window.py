@@ -5,12 +5,12 @@ import pytest
 import torch
 from samples import after, random_policy, random_task, random_walk, small_config
 
-from elg import kin
-from elg.decode import DecodeConfig, decode
-from elg.neighbours import Neighbourhood, nearest
-from elg.policy import Policy, PolicyConfig
-from elg.problems import PROBLEMS, Task, make_batch
-from elg.window import show_kin
+from elgo import kin
+from elgo.decode.rollout import DecodeConfig, decode
+from elgo.model.env import PROBLEMS, Task, make_batch
+from elgo.model.neighbours import Neighbourhood, nearest
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.window import show_kin
 
 PLAIN = DecodeConfig(path="plain", threads=1)
 FAST = DecodeConfig(path="fast", threads=1)

@@ -1,13 +1,13 @@
-"""Small instances, folders of them, and records, for the tests of `elg bench`."""
+"""Small instances, folders of them, and records, for the tests of `elgo bench`."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elg.bench.run import Bench, Record
-from elg.files import write_instance
-from elg.instance import Instance, Metric
+from elgo.bench.run import Bench, Record
+from elgo.problem.files import write_instance
+from elgo.problem.instance import Instance, Metric
 
 TSPLIB = ("eil51", "berlin52", "pr226")  # names only: the points are ours
 

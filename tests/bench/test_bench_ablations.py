@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import small
 
-from elg.bench.ablations import VARIANTS, ablations, variant
-from elg.bench.published import ABLATIONS
-from elg.bench.rows import Options
-from elg.bench.sets import load_set
+from elgo.bench.ablations import VARIANTS, ablations, variant
+from elgo.bench.methods import Options
+from elgo.bench.published import ABLATIONS
+from elgo.bench.sets import load_set
 
 TINY = [
     *(f"policy.{name}={value}" for name, value in {"width": 16, "heads": 2, "layers": 1, "hidden": 16}.items()),
@@ -18,7 +18,7 @@ TINY = [
 
 
 def test_variants_are_the_packages_configs() -> None:
-    from elg.train.config import named_configs
+    from elgo.train.config import named_configs
 
     assert {name for name in named_configs() if name.startswith("ablation-")} == set(VARIANTS) - {"paper-tsp"}
     assert set(ABLATIONS) <= set(VARIANTS)

@@ -1,4 +1,4 @@
-"""`elg bench` and `elg data` from the command line."""
+"""`elgo bench` and `elgo data` from the command line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,17 +7,17 @@ import pytest
 import small
 from typer.testing import CliRunner, Result
 
-from elg.bench.peers import PEERS
-from elg.cli import app
+from elgo.bench.baselines import PEERS
+from elgo.cli.main import app
 
 
-def elg(*args: object) -> Result:
+def elgo(*args: object) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 def fails(*args: object) -> str:
     """The one line on stderr of a command that ends with exit code 2."""
-    done = elg(*args)
+    done = elgo(*args)
     assert done.exit_code == 2, done.output
     (line,) = done.stderr.strip().splitlines()
     return line
@@ -27,18 +27,18 @@ def test_a_set_by_its_name(tmp_path: Path, weights: Callable[[str], Path], monke
     monkeypatch.chdir(tmp_path)
     data = small.tsplib(tmp_path / "data" / "tsplib", ["eil51", "berlin52"])
     rows = f"mine={weights('tsp')}:2x1"
-    done = elg("bench", "tsplib", "--data", data, "--rows", rows, "--peers", "nearest,insertion", "--quiet")
+    done = elgo("bench", "tsplib", "--data", data, "--rows", rows, "--peers", "nearest,insertion", "--quiet")
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["<=200", "seconds"] in lines
     assert {"mine:2x1", "nearest", "insertion", "ELG"} <= {line[0] for line in lines if line}
     assert "wrote bench/tsplib/report.html" in done.stdout
     assert (tmp_path / "bench" / "tsplib" / "report.html").is_file()
-    again = elg("bench", "report", "bench/tsplib", "--no-published")
+    again = elgo("bench", "report", "bench/tsplib", "--no-published")
     assert again.exit_code == 0
     assert "(published)" not in again.stdout
-    assert elg("bench", "compare", "bench/tsplib", "bench/tsplib").exit_code == 0
-    assert elg("bench", "compare", "bench/tsplib:insertion", "bench/tsplib:nearest").exit_code in (0, 1)
+    assert elgo("bench", "compare", "bench/tsplib", "bench/tsplib").exit_code == 0
+    assert elgo("bench", "compare", "bench/tsplib:insertion", "bench/tsplib:nearest").exit_code in (0, 1)
 
 
 def test_a_regression_is_exit_code_1(tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ def test_a_regression_is_exit_code_1(tmp_path: Path) -> None:
         (tmp_path / name / "config.json").write_text(json.dumps(asdict(small.config(["x"]))))
         lines = [json.dumps(asdict(small.record("x", f"i{k}", factor * (100 + k)))) for k in range(8)]
         (tmp_path / name / "results.jsonl").write_text("\n".join(lines) + "\n")
-    assert elg("bench", "compare", tmp_path / "a", tmp_path / "b").exit_code == 1
-    assert elg("bench", "compare", tmp_path / "b", tmp_path / "a").exit_code == 0
+    assert elgo("bench", "compare", tmp_path / "a", tmp_path / "b").exit_code == 1
+    assert elgo("bench", "compare", tmp_path / "b", tmp_path / "a").exit_code == 0
 
 
 def test_progress_goes_to_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elg.bench.command.SAY_SECONDS", 0.0)
+    monkeypatch.setattr("elgo.bench.command.SAY_SECONDS", 0.0)
     small.tsplib(tmp_path / "data", ["eil51", "berlin52"])
-    done = elg("bench", tmp_path / "data", "--rows", "nearest", "--folder", tmp_path / "out")
+    done = elgo("bench", tmp_path / "data", "--rows", "nearest", "--folder", tmp_path / "out")
     assert done.exit_code == 0
     assert "2/2, about 0 s left  nearest" in done.stderr
 
@@ -66,12 +66,12 @@ def test_wrong_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     data = small.tsplib(tmp_path / "data", ["eil51"])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    assert fails("bench", "tsblib").startswith("elg: tsblib: no such set or folder")
-    assert fails("bench", "empty") == "elg: empty: no problem files (.tsp, .vrp, .csv) in this folder"
+    assert fails("bench", "tsblib").startswith("elgo: tsblib: no such set or folder")
+    assert fails("bench", "empty") == "elgo: empty: no problem files (.tsp, .vrp, .csv) in this folder"
     assert "empty: --data has no file of the set cvrplib-x" in fails("bench", "cvrplib-x", "--data", "empty")
     assert "--rows has 'pyvrp'" in fails("bench", "tsplib", "--data", data, "--rows", "pyvrp")
     missing = fails("bench", "tsplib", "--data", data, "--rows", "none.safetensors")
-    assert missing == "elg: none.safetensors: no such weights file"
+    assert missing == "elgo: none.safetensors: no such weights file"
     monkeypatch.setitem(
         PEERS, "lkh", PEERS["lkh"].__class__("lkh", ("tsp",), PEERS["lkh"].solve, True, "no_elkai", "elkai")
     )

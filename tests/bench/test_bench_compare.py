@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import small
 
-from elg.bench.compare import compare, compare_table, signed_rank
+from elgo.bench.compare import compare, compare_table, signed_rank
 
 
 def folder(path: Path, costs: dict[str, list[float | None]]) -> str:

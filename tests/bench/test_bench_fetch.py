@@ -7,9 +7,9 @@ from urllib.error import URLError
 import pytest
 import small
 
-from elg.bench.fetch import CVRPLIB, TSPLIB, fetch
-from elg.bench.sets import TSPLIB_NAMES, load_set
-from elg.files import format_tsplib
+from elgo.bench.fetch import CVRPLIB, TSPLIB, fetch
+from elgo.bench.sets import TSPLIB_NAMES, load_set
+from elgo.problem.files import format_tsplib
 
 
 def site(url: str) -> bytes:

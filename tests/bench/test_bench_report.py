@@ -8,9 +8,9 @@ import pytest
 import small
 from matplotlib.figure import Figure
 
-from elg.bench.report import plot_gap_size, plot_gap_time, plot_scatter, write_report
-from elg.bench.run import Record
-from elg.bench.tables import reference_gaps
+from elgo.bench.report import plot_gap_size, plot_gap_time, plot_scatter, write_report
+from elgo.bench.run import Record
+from elgo.bench.tables import reference_gaps
 
 ROWS = ["policy", "lkh@1", "lkh@5"]
 

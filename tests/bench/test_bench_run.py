@@ -11,20 +11,21 @@ from pathlib import Path
 import pytest
 import small
 
-from elg.bench.command import Forecast, bench, duration
-from elg.bench.rows import Options, Row, effort, parse_rows
-from elg.bench.run import BenchFolder, Record, describe, jobs, read_bench, read_records
-from elg.bench.sets import BenchSet, Entry, Selection, load_set
-from elg.files import write_instance
+from elgo.bench.command import Forecast, bench, duration
+from elgo.bench.methods import Options, Row, effort, parse_rows
+from elgo.bench.run import BenchFolder, Record, describe, jobs, read_bench, read_records
+from elgo.bench.sets import BenchSet, Entry, Selection, load_set
+from elgo.problem.files import write_instance
 
 ROOT = Path(__file__).parents[2]
 ROWS = "nearest,insertion"
 KILLED = """
 import os, sys
 from pathlib import Path
-from elg.bench import command, run
-from elg.bench.rows import Options, parse_rows
-from elg.bench.sets import load_set
+from elgo.bench import command
+from elgo.bench import run
+from elgo.bench.methods import Options, parse_rows
+from elgo.bench.sets import load_set
 
 add = run.BenchFolder.add
 def cut_short(folder, records):
@@ -72,7 +73,7 @@ def test_what_a_run_leaves(files: Path, tmp_path: Path) -> None:
     assert all(float(row["cost"]) > 0 and row["fault"] == "" for row in rows)
     config = json.loads((out / "config.json").read_text())
     assert config["rows"] == ["nearest", "insertion", "savings"]
-    assert {"elg", "python", "torch"} <= set(config["versions"])
+    assert {"elgo", "python", "torch"} <= set(config["versions"])
     assert set(config["machine"]) == {"processor", "cores", "system"}
 
 
@@ -106,7 +107,7 @@ def test_a_finished_run_is_not_run_again(files: Path, tmp_path: Path, monkeypatc
     found = load_set(str(files))
     run(found, ROWS, tmp_path / "out")
     before = (tmp_path / "out" / "results.jsonl").read_text()
-    monkeypatch.setattr("elg.bench.run.run_row", lambda *args: pytest.fail("nothing is left to do"))
+    monkeypatch.setattr("elgo.bench.run.run_row", lambda *args: pytest.fail("nothing is left to do"))
     run(found, ROWS, tmp_path / "out")
     assert (tmp_path / "out" / "results.jsonl").read_text() == before
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import small
 
-from elg.bench.sets import SET_X_NAMES, TSPLIB_NAMES, BenchSet, Selection, data_folder, load_set
-from elg.files import write_instance
-from elg.solution import Solution
+from elgo.bench.sets import SET_X_NAMES, TSPLIB_NAMES, BenchSet, Selection, data_folder, load_set
+from elgo.problem.files import write_instance
+from elgo.problem.solution import Solution
 
 
 def names(found: BenchSet) -> list[str]:
@@ -120,9 +120,9 @@ def test_selections(tmp_path: Path) -> None:
 
 def test_where_data_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("ELG_DATA", raising=False)
-    assert data_folder(None) == tmp_path / "elg" / "data"
-    monkeypatch.setenv("ELG_DATA", "somewhere")
+    monkeypatch.delenv("ELGO_DATA", raising=False)
+    assert data_folder(None) == tmp_path / "elgo" / "data"
+    monkeypatch.setenv("ELGO_DATA", "somewhere")
     assert data_folder(None) == Path("somewhere")
     assert data_folder(Path("given")) == Path("given")
 
@@ -134,7 +134,7 @@ def test_an_unknown_set() -> None:
 
 def test_a_folder_without_files(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"--data has no file of the set tsplib, such as a280.tsp .*elg data fetch tsplib"
+        ValueError, match=r"--data has no file of the set tsplib, such as a280.tsp .*elgo data fetch tsplib"
     ):
         load_set("tsplib", tmp_path)
     with pytest.raises(ValueError, match="no problem files"):

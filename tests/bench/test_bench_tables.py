@@ -2,9 +2,9 @@
 
 import small
 
-from elg.bench.published import published
-from elg.bench.sets import Selection, load_set
-from elg.bench.tables import Table, instance_table, main_table, reference_gaps
+from elgo.bench.published import published
+from elgo.bench.sets import Selection, load_set
+from elgo.bench.tables import Table, instance_table, main_table, reference_gaps
 
 BIG = {"group": "200-1002", "nodes": 500}
 RECORDS = [

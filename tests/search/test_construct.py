@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from samples import random_instance
 
-from elg.instance import Instance, Metric
-from elg.search import construct
-from elg.search.construct import nearest_neighbour, random_insertion, savings
-from elg.solution import Solution
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.solution import Solution
+from elgo.search import construct
+from elgo.search.construct import nearest_neighbour, random_insertion, savings
 
 
 def on_a_line(places: list[float], demand: list[float] | None = None, capacity: float | None = None) -> Instance:

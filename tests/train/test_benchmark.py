@@ -7,9 +7,9 @@ import pytest
 import torch
 from tiny import NETWORK, assert_same_gradients, gradients
 
-from elg.policy import Policy, PolicyConfig
-from elg.problems import make_batch
-from elg.train.reinforce import advantages, reinforce_loss
+from elgo.model.env import make_batch
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.train.reinforce import advantages, reinforce_loss
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

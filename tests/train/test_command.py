@@ -1,4 +1,4 @@
-"""What `elg train` and `elg plot-training` show and draw, and how they fail."""
+"""What `elgo train` and `elgo plot-training` show and draw, and how they fail."""
 
 import json
 import subprocess
@@ -11,19 +11,19 @@ from matplotlib.image import imread
 from tiny import OVERRIDES, fill_validation
 from typer.testing import CliRunner
 
-import elg.cli
-from elg.train.command import Shown, plot_training, smoothed, validation_gaps
+import elgo.cli.main
+from elgo.train.command import Shown, plot_training, smoothed, validation_gaps
 
 ROOT = Path(__file__).parents[2]
 
 
 def elg_command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "elg", *map(str, arguments)]
+    command = [sys.executable, "-m", "elgo", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def invoke(*arguments: object):
-    return CliRunner().invoke(elg.cli.app, [str(x) for x in arguments])
+    return CliRunner().invoke(elgo.cli.main.app, [str(x) for x in arguments])
 
 
 def row(step: int, loss: float, seconds: float, **gaps: float) -> dict:
@@ -127,7 +127,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         done = invoke("plot-training", folder, "--out", tmp_path / "x.png")
         assert done.exit_code == 2
-        assert done.stderr == f"elg: {folder}: log.jsonl has no rows; is this the folder of a run?\n"
+        assert done.stderr == f"elgo: {folder}: log.jsonl has no rows; is this the folder of a run?\n"
     assert not (tmp_path / "x.png").exists()
 
 
@@ -135,7 +135,7 @@ def test_a_format_that_is_none(tmp_path: Path) -> None:
     run = write_log(tmp_path / "run", [row(1, 2.0, 3.0)])
     done = invoke("plot-training", run, "--out", tmp_path / "x.txt")
     assert done.exit_code == 2
-    assert done.stderr.startswith("elg: Format 'txt' is not supported")
+    assert done.stderr.startswith("elgo: Format 'txt' is not supported")
     assert done.stderr.count("\n") == 1
 
 
@@ -143,7 +143,7 @@ def test_a_solver_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "fast_tsp", None)
     done = invoke("train", "imitate-tsp", "--folder", tmp_path / "run", "--data", tmp_path / "data")
     assert done.exit_code == 2
-    assert done.stderr == "elg: labels need fast_tsp, which is not installed: pip install 'elg[train]'\n"
+    assert done.stderr == "elgo: labels need fast_tsp, which is not installed: pip install 'elgo[train]'\n"
 
 
 def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,4 +151,4 @@ def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.M
     overrides = [x for text in [*OVERRIDES, "validation.sets=[]"] for x in ("--set", text)]
     done = invoke("train", "paper-tsp", "--folder", tmp_path / "run", *overrides)
     assert done.exit_code == 2
-    assert done.stderr == "elg: training needs tensorboard, which is not installed: pip install 'elg[train]'\n"
+    assert done.stderr == "elgo: training needs tensorboard, which is not installed: pip install 'elgo[train]'\n"

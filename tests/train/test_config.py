@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import elg.cli
-from elg.train.config import (
+import elgo.cli.main
+from elgo.train.config import (
     Config,
     DataConfig,
     TrainConfig,
@@ -153,9 +153,11 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_wrong_override_is_one_line_and_exit_code_2(mistake: str, tmp_path: Path) -> None:
-    done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--folder", str(tmp_path / "run"), "--set", mistake])
+    done = CliRunner().invoke(
+        elgo.cli.main.app, ["train", "paper-tsp", "--folder", str(tmp_path / "run"), "--set", mistake]
+    )
     assert done.exit_code == 2
-    assert done.stderr.startswith(f"elg: paper-tsp: {MISTAKES[mistake]}")
+    assert done.stderr.startswith(f"elgo: paper-tsp: {MISTAKES[mistake]}")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
@@ -177,9 +179,9 @@ def test_other_mistakes(tmp_path: Path) -> None:
         load_config("paper-tsp-star", ["validation.sets=[]"])
     with pytest.raises(ValueError, match="takes labels as they come"):
         load_config("paper-tsp-star", ["train.method=imitate"])
-    done = CliRunner().invoke(elg.cli.app, ["train", "paper-tsp", "--steps", "3", "--minutes", "1"])
+    done = CliRunner().invoke(elgo.cli.main.app, ["train", "paper-tsp", "--steps", "3", "--minutes", "1"])
     assert done.exit_code == 2
-    assert done.stderr == "elg: --minutes and --steps are both given; a run ends by one of them\n"
+    assert done.stderr == "elgo: --minutes and --steps are both given; a run ends by one of them\n"
 
 
 def test_what_a_critic_and_branches_need() -> None:

@@ -5,11 +5,11 @@ import pytest
 from numpy.typing import NDArray
 from samples import random_task
 
-from elg.generate import generate
-from elg.problems import Task
-from elg.search.construct import join_routes, paths
-from elg.train.critic import SHAPES, Ground, move_advantages, survey, values
-from elg.train.labels import as_task
+from elgo.model.env import Task
+from elgo.problem.generate import generate
+from elgo.search.construct import join_routes, paths
+from elgo.train.critic import SHAPES, Ground, move_advantages, survey, values
+from elgo.train.labels import as_task
 
 
 def walks_of(task: Task, count: int, seed: int = 0) -> NDArray[np.int32]:

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from tiny import fill, simple_labels
 
-from elg.checkpoint import load_policy
-from elg.decode import DecodeConfig, decode
-from elg.geometry import normalise
-from elg.policy import PolicyConfig
-from elg.problems import ProblemName, Task
-from elg.train.config import Config, DataConfig
-from elg.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
-from elg.train.labels import Labelled, LabelStore, what_is_left
+from elgo.decode.rollout import DecodeConfig, decode
+from elgo.model.checkpoint import load_policy
+from elgo.model.env import ProblemName, Task
+from elgo.model.policy import PolicyConfig
+from elgo.problem.augment import normalise
+from elgo.train.config import Config, DataConfig
+from elgo.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
+from elgo.train.labels import Labelled, LabelStore, what_is_left
 
 
 def numbers(labels: list[Labelled]) -> list[bytes]:
@@ -108,10 +108,10 @@ FRESH = DataConfig(sizes="8,12", distribution="mixed", batch=4, nodes=40, reuse=
 CHILD = """
 import sys, time
 from pathlib import Path
-from elg.policy import PolicyConfig
-from elg.problems import ProblemName
-from elg.train.config import Config, DataConfig
-from elg.train.data import FreshLabels, Groups
+from elgo.model.policy import PolicyConfig
+from elgo.model.env import ProblemName
+from elgo.train.config import Config, DataConfig
+from elgo.train.data import FreshLabels, Groups
 if __name__ == "__main__":
     source = FreshLabels(Path(sys.argv[1]), Groups("tsp", DataConfig(**eval(sys.argv[2])), 7))
     source.batch(3 * 4)

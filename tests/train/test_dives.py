@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from elg.generate import Sample, generate
-from elg.kin import find_kin, kin_of
-from elg.train.config import DataConfig, load_config
-from elg.train.data import Groups
-from elg.train.dives import label_dive, walk_of_dive
-from elg.train.imitate import make_lesson
-from elg.train.labels import Labelled, as_task
+from elgo.kin import find_kin, kin_of
+from elgo.problem.generate import Sample, generate
+from elgo.train.config import DataConfig, load_config
+from elgo.train.data import Groups
+from elgo.train.dives import label_dive, walk_of_dive
+from elgo.train.imitate import make_lesson
+from elgo.train.labels import Labelled, as_task
 
 
 def dive(customers: int, seed: int = 0) -> Labelled:

@@ -9,10 +9,10 @@ from samples import random_policy
 from tiny import NETWORK, assert_same_gradients, gradients, simple_labels
 from torch import Tensor
 
-from elg.generate import Sample
-from elg.policy import Policy, PolicyConfig
-from elg.train.imitate import Lesson, imitation_loss, make_lesson, turned
-from elg.train.labels import Labelled, label
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.problem.generate import Sample
+from elgo.train.imitate import Lesson, imitation_loss, make_lesson, turned
+from elgo.train.labels import Labelled, label
 
 
 def all_steps(lesson: Lesson) -> Tensor:

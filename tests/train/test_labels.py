@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elg import generate
-from elg.generate import Sample
-from elg.train import labels
-from elg.train.labels import Labelled, LabelStore, Stream
+from elgo.problem import generate
+from elgo.problem.generate import Sample
+from elgo.train import labels
+from elgo.train.labels import Labelled, LabelStore, Stream
 
 SQUARE = Sample(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
 
@@ -155,7 +155,7 @@ def test_fleet_is_large_enough_for_bulky_demands() -> None:
 
 def test_missing_solver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fast_tsp", None)
-    with pytest.raises(ImportError, match=r"fast_tsp.*elg\[train\]"):
+    with pytest.raises(ImportError, match=r"fast_tsp.*elgo\[train\]"):
         labels.label_tsp(SQUARE, 0.01)
 
 
@@ -272,7 +272,7 @@ def test_two_workers_keep_the_order(tmp_path: Path) -> None:
 
 
 def make_command(store: Path, sizes: str) -> list[str]:
-    return [sys.executable, "-m", "elg.train.labels", "make", str(store), "--problem", "tsp", "--sizes", sizes]
+    return [sys.executable, "-m", "elgo.train.labels", "make", str(store), "--problem", "tsp", "--sizes", sizes]
 
 
 def test_sigterm_loses_nothing(tmp_path: Path) -> None:

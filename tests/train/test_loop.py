@@ -19,16 +19,16 @@ from tiny import NETWORK, OVERRIDES, fill, fill_validation, simple_labels
 from torch import Tensor
 from typer.testing import CliRunner
 
-import elg.cli
-from elg.checkpoint import load_policy, save_policy
-from elg.policy import Policy, PolicyConfig
-from elg.train import loop
-from elg.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
-from elg.train.labels import LabelStore
-from elg.train.loop import Trainer, train
-from elg.train.processes import Processes
-from elg.train.run import RunFolder, RunLog, read_log, versions
-from elg.train.validate import Gaps
+import elgo.cli.main
+from elgo.model.checkpoint import load_policy, save_policy
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.train import loop
+from elgo.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
+from elgo.train.labels import LabelStore
+from elgo.train.loop import Trainer, train
+from elgo.train.processes import Processes
+from elgo.train.run import RunFolder, RunLog, read_log, versions
+from elgo.train.validate import Gaps
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
 
     run = tmp_path / "killed"
     file = toml(config, tmp_path / "tiny.toml")
-    command = ["-m", "elg", "train", file, "--folder", run, "--data", data, "--threads", 1, "--quiet"]
+    command = ["-m", "elgo", "train", file, "--folder", run, "--data", data, "--threads", 1, "--quiet"]
     while not killed([sys.executable, *map(str, command)], run, random.randint(1, 16)):
         shutil.rmtree(run)  # it was done before we were: once more
     killed_at = torch.load(run / "checkpoint.pt", weights_only=True)["progress"]["step"]
@@ -223,7 +223,7 @@ def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
     assert json.loads((run / "config.json").read_text())["train"]["seed"] == 0
     assert list((run / "tensorboard").iterdir())
     story = "reinforce, 1 steps, 0.00 hours"
-    done = CliRunner().invoke(elg.cli.app, ["info", str(run / "last.safetensors")])
+    done = CliRunner().invoke(elgo.cli.main.app, ["info", str(run / "last.safetensors")])
     assert story in done.stdout
 
 
@@ -244,7 +244,7 @@ def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: 
     train(config, tmp_path / "one", data, silent)
     file = toml(config, tmp_path / "tiny.toml")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", "elg", "train", file, "--folder", tmp_path / "two", "--data", data, "--quiet"]
+    command = [*launch, "-m", "elgo", "train", file, "--folder", tmp_path / "two", "--data", data, "--quiet"]
     done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("one", "two"))
@@ -549,7 +549,7 @@ def test_every_config_trains(name: str, tmp_path: Path) -> None:
     arguments = ["train", name, "--folder", run, "--data", data, "--steps", 3, "--threads", 1, "--quiet"]
     for override in sets:
         arguments += ["--set", override]
-    done = CliRunner().invoke(elg.cli.app, [str(x) for x in arguments], catch_exceptions=False)
+    done = CliRunner().invoke(elgo.cli.main.app, [str(x) for x in arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == f"wrote {run / 'best.safetensors'}\n"
     assert len(rows(run)) == 3

@@ -11,11 +11,11 @@ from samples import random_policy, random_task, small_config
 from tiny import NETWORK, assert_same_gradients, gradients
 from torch import Tensor
 
-from elg.decode import DecodeConfig
-from elg.policy import Policy, PolicyConfig
-from elg.problems import Batch, Task, make_batch
-from elg.starts import good_starts
-from elg.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
+from elgo.decode.rollout import DecodeConfig
+from elgo.decode.starts import good_starts
+from elgo.model.env import Batch, Task, make_batch
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
 
 ONE = DecodeConfig(threads=1)
 CPU = torch.device("cpu")

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from elg.train.config import TrainConfig
-from elg.train.schedule import distribution_probabilities, learning_rate
+from elgo.train.config import TrainConfig
+from elgo.train.schedule import distribution_probabilities, learning_rate
 
 
 def test_constant_rate_with_warmup() -> None:

@@ -10,12 +10,12 @@ import pytest
 from samples import random_policy
 from tiny import NETWORK, fill_validation, simple_label, simple_labels
 
-from elg.decode import DecodeConfig
-from elg.generate import Sample
-from elg.policy import PolicyConfig
-from elg.train import labels, validate
-from elg.train.labels import Labelled, LabelStore
-from elg.train.validate import gaps, validation_set
+from elgo.decode.rollout import DecodeConfig
+from elgo.model.policy import PolicyConfig
+from elgo.problem.generate import Sample
+from elgo.train import labels, validate
+from elgo.train.labels import Labelled, LabelStore
+from elgo.train.validate import gaps, validation_set
 
 ONE = DecodeConfig(threads=1)
 

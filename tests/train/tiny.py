@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from elg.generate import Sample, generate
-from elg.policy import Policy
-from elg.train.labels import Labelled, LabelStore, label
+from elgo.model.policy import Policy
+from elgo.problem.generate import Sample, generate
+from elgo.train.labels import Labelled, LabelStore, label
 
 NETWORK = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "local_width": 8, "local_heads": 2}
 OVERRIDES = [f"policy.{name}={value}" for name, value in NETWORK.items()]

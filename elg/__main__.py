@@ -1,5 +1,0 @@
-"""`python -m elg` is the `elg` command."""
-
-from elg.cli import main
-
-main()

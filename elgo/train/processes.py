@@ -1,0 +1,89 @@
+"""Several processes that train one policy together, as torchrun starts them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from elgo.model.policy import Policy
+
+T = TypeVar("T")
+WAIT = timedelta(hours=6)  # for the first process, while it makes the validation sets
+
+
+class Processes:
+    """This process among those of torchrun; alone without it."""
+
+    def __init__(self) -> None:
+        use_gpu = torch.cuda.is_available()
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if use_gpu else torch.device("cpu")
+        if use_gpu:
+            torch.cuda.set_device(self.device)
+        if dist.is_torchelastic_launched() and not dist.is_initialized():
+            dist.init_process_group("nccl" if use_gpu else "gloo", timeout=WAIT)
+        # A thread of gloo may give a tensor back after we have done so, and would need Python for it. If that is just
+        # shutting down, the process ends with SIGABRT (https://github.com/pytorch/pytorch/pull/179291).
+        self.held: deque[Tensor] = deque(maxlen=8)
+        together = dist.is_initialized()
+        self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """The items of a global batch that are this process's."""
+        return items[self.rank :: self.count]
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """The first process goes through the block before the others do: what it writes, they find."""
+        if self.rank > 0:
+            dist.barrier()
+        yield
+        if self.rank == 0 and self.count > 1:
+            dist.barrier()
+
+    def agree(self, value: float) -> float:
+        """The first process's value: clocks differ, but all must stop at the same step."""
+        if self.count == 1:
+            return value
+        shared = torch.tensor(value, dtype=torch.float64, device=self.device)
+        self.held.append(shared)
+        dist.broadcast(shared, 0)
+        return float(shared)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.count > 1:
+            values = values.to(self.device, copy=True)
+            self.held.append(values)
+            dist.all_reduce(values)
+        return values
+
+    def sum_gradients(self, policy: Policy, *extra: Tensor) -> None:
+        """Sum gradients, and the extra numbers, over all processes in place.
+
+        A parameter without a gradient in any process keeps none: the optimiser must pass over it, as one process would.
+        """
+        if self.count == 1:
+            return
+        parameters = list(policy.parameters())
+        used = torch.tensor([float(p.grad is not None) for p in parameters], device=self.device)
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        parts = (used, *grads, *extra)
+        flat = self.sum(torch.cat([x.flatten() for x in parts]))
+        for part, into in zip(flat.split([x.numel() for x in parts]), parts, strict=True):
+            into.copy_(part.view_as(into))
+        for parameter, grad, uses in zip(parameters, grads, used.tolist(), strict=True):
+            parameter.grad = grad if uses else None
+
+    def close(self) -> None:
+        """Part, all together."""
+        if dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()

@@ -1,0 +1,145 @@
+"""A run's folder: config, versions, log, checkpoints. Everything in it is written atomically or appended by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elgo import __version__
+from elgo.problem.files import atomic_write
+from elgo.train.config import Config, make_config, to_json
+
+
+@dataclass
+class Progress:
+    """All that changes during a run beside weights and optimiser."""
+
+    step: int = 0
+    seconds: float = 0.0  # of training, over all sessions of the run
+    best: float = float("inf")  # validation gap of the best weights
+    stale: int = 0  # validations since
+    gaps: tuple[float, ...] = ()  # of the last validation, for the adaptive scheduler
+    validated: float = 0.0  # the second of the last validation
+    row: dict[str, float] = field(default_factory=dict)  # of a step whose validation is not done yet
+
+
+class RunFolder:
+    """Creates a run's folder, or opens that of an earlier session to go on."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path = path
+        stored = path / "config.json"
+        if stored.exists():
+            if _decisive(make_config(json.loads(stored.read_text()))) != _decisive(config):
+                raise ValueError(f"{stored}: the run was started with another config; name a new folder to start anew")
+        else:
+            path.mkdir(parents=True, exist_ok=True)
+            atomic_write(path / "versions.json", json.dumps(versions(), indent=2))
+            atomic_write(stored, to_json(config))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.pt"
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the checkpoint in one move: a kill at any moment leaves the old one or the new one."""
+        temporary = self.path / ".checkpoint.tmp"
+        with open(temporary, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.checkpoint)
+
+    def load(self) -> dict[str, Any] | None:
+        """The last checkpoint, or None in a new run."""
+        if not self.checkpoint.exists():
+            return None
+        loaded: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+        return loaded
+
+    def cut_log(self, step: int) -> None:
+        """Forget what was logged behind a step: the run goes on from there."""
+        kept = [row for row in read_log(self.path) if row["step"] <= step]
+        atomic_write(self.path / "log.jsonl", "".join(json.dumps(row) + "\n" for row in kept))
+
+
+class RunLog:
+    """Rows of a run, to log.jsonl and to TensorBoard; only the first process writes."""
+
+    def __init__(self, folder: RunFolder, step: int, rank: int) -> None:
+        """Go on after `step`: what an earlier session logged behind it, and lost, is forgotten."""
+        self.writing = rank == 0
+        if not self.writing:
+            return
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ValueError("training needs tensorboard, which is not installed: pip install 'elgo[train]'") from None
+        folder.cut_log(step)
+        self.board = SummaryWriter(folder.path / "tensorboard", purge_step=step + 1)
+        self.file = open(folder.path / "log.jsonl", "a")  # noqa: SIM115
+
+    def add(self, row: dict[str, Any]) -> None:
+        if not self.writing:
+            return
+        self.file.write(json.dumps(row) + "\n")
+        self.file.flush()
+        for name, value in row.items():
+            self.board.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        if self.writing:
+            self.file.close()
+            self.board.close()
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a run's log; a line cut short by a kill is passed over."""
+    file = path / "log.jsonl"
+    if not file.exists():
+        return
+    for line in file.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue
+
+
+def _decisive(config: Config) -> dict[str, Any]:
+    """The config without what may change between sessions of one run."""
+    values: dict[str, Any] = json.loads(to_json(config))
+    for name in ("checkpoint_minutes", "steps", "minutes"):
+        values["train"].pop(name)
+    return values
+
+
+def versions() -> dict[str, str]:
+    """Versions, machine and revision that made a run."""
+    import numba
+    import numpy
+
+    return {
+        "elgo": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "numba": numba.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "revision": _revision(),
+    }
+
+
+def _revision() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

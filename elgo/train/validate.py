@@ -1,0 +1,63 @@
+"""Validation: the policy's gaps on labelled instances that we generate ourselves, never on the test sets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elgo.decode.rollout import DecodeConfig, decode
+from elgo.decode.starts import good_starts
+from elgo.model.env import PROBLEMS, ProblemName, make_batch
+from elgo.model.policy import Policy
+from elgo.train.config import parse_set
+from elgo.train.labels import Labelled, LabelStore, Stream, as_task, make_labels
+
+
+class Gaps(NamedTuple):
+    """Percent above the label."""
+
+    best: float  # of the best of the starts
+    single: float  # of the mean over the starts: how good the policy itself is
+
+
+def validation_set(folder: Path, problem: ProblemName, name: str) -> list[Labelled]:
+    """The set "DISTRIBUTION-N-COUNT" from its store in the folder, made there with fixed seeds when it is missing."""
+    distribution, size, count = parse_set(name)
+    store = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
+    stream = Stream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
+    if len(store) < count and make_labels(store, stream, count=count, report=_say) < count:
+        raise KeyboardInterrupt  # which make_labels had turned into an orderly end
+    return store.load()[:count]
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def label_seconds(problem: ProblemName, size: int) -> float:
+    """Time for one label of a validation set."""
+    return (0.5 if problem == "tsp" else 3.0) * max(1.0, size / 100)
+
+
+def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> list[Gaps]:
+    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over the good ones."""
+    tasks = [as_task(label.sample) for label in labels]
+    first = [_spread(good_starts(task, policy.config), starts) for task in tasks]
+    found: list[Gaps] = []
+    problem = PROBLEMS[policy.config.problem]
+    for task, label, actions in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
+        scale = float(np.ptp(label.sample.coords, axis=0).max())  # what normalise() divided by
+        length = problem.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
+        best, single = 100 * (np.array([length.min(), length.mean()]) / label.cost - 1)
+        found.append(Gaps(float(best), float(single)))
+    return found
+
+
+def _spread(nodes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    return nodes[np.linspace(0, len(nodes) - 1, min(count, len(nodes))).round().astype(int)]

@@ -1,0 +1,220 @@
+"""Synthetic distributions: range, determinism, and the rules of the generators they reproduce."""
+
+import math
+
+import numpy as np
+import pytest
+
+from elgo.problem import generate
+from elgo.problem.generate import Sample
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("distribution", generate.POINT_DISTRIBUTIONS)
+@pytest.mark.parametrize("n", [3, 7, 100, 301])
+def test_points_lie_in_the_unit_square_and_repeat_by_seed(distribution: str, n: int) -> None:
+    for seed in range(8):
+        points = generate.points(rng(seed), n, distribution)
+        assert points.shape == (n, 2)
+        assert points.dtype == np.float64
+        assert np.isfinite(points).all()
+        assert points.min() >= 0
+        assert points.max() <= 1
+        assert np.ptp(points, axis=0).max() > 0
+        assert np.array_equal(points, generate.points(rng(seed), n, distribution))
+
+
+def test_points_differ_between_seeds() -> None:
+    for distribution in generate.POINT_DISTRIBUTIONS:
+        assert not np.array_equal(generate.points(rng(1), 50, distribution), generate.points(rng(2), 50, distribution))
+
+
+def test_clusters_have_the_papers_spread() -> None:
+    points = generate.points(rng(), 30_000, "cluster")
+    parts = points.reshape(3, 10_000, 2)
+    assert np.allclose(parts.std(axis=1), 0.07, atol=0.003)
+    assert (parts.mean(axis=1) > 0.19).all()
+    assert (parts.mean(axis=1) < 0.81).all()
+
+
+def test_half_of_a_mixture_is_one_cluster() -> None:
+    points = generate.points(rng(3), 2000, "mixture")
+    centre = np.median(points, axis=0)
+    within = (np.linalg.norm(points - centre, axis=1) < 0.21).mean()  # three standard deviations
+    assert 0.5 < within < 0.65
+
+
+def test_explosion_empties_a_disc() -> None:
+    for seed in range(5):
+        draw = rng(seed)
+        exploded = generate.points(draw, 2000, "explosion")
+        # Some grid point is the centre of an empty disc of radius 0.07, which 2000 uniform points never leave.
+        probe = np.stack(np.meshgrid(np.linspace(0, 1, 30), np.linspace(0, 1, 30)), axis=-1).reshape(-1, 2)
+        assert np.linalg.norm(probe[:, None] - exploded[None], axis=2).min(axis=1).max() > 0.07
+
+
+def test_lattices_have_many_equal_distances() -> None:
+    """Most lattice draws have far fewer distinct nearest-neighbour distances than uniform points do."""
+
+    def distinct(points: np.ndarray) -> int:
+        distance = np.linalg.norm(points[:, None] - points[None], axis=2) + 9 * np.eye(len(points))
+        return len(np.unique(distance.min(axis=1).round(9)))
+
+    counts = [distinct(generate.points(rng(seed), 100, "lattice")) for seed in range(40)]
+    assert np.median(counts) < 25
+
+
+def test_tsp_sample() -> None:
+    sample = generate.tsp(rng(), 40)
+    assert sample.problem == "tsp"
+    assert sample.size == sample.customers == 40
+    assert sample.demand is None
+    assert sample.capacity is None
+
+
+@pytest.mark.parametrize("distribution", generate.CVRP_DISTRIBUTIONS)
+@pytest.mark.parametrize("customers", [2, 20, 150])
+def test_cvrp_is_feasible_and_repeats_by_seed(distribution: str, customers: int) -> None:
+    for seed in range(5):
+        sample = generate.cvrp(rng(seed), customers, distribution)
+        again = generate.cvrp(rng(seed), customers, distribution)
+        assert sample.demand is not None
+        assert sample.capacity is not None
+        assert again.demand is not None
+        assert sample.problem == "cvrp"
+        assert sample.customers == customers
+        assert sample.size == customers + 1
+        assert sample.demand.dtype == np.int64
+        assert sample.demand[0] == 0
+        assert sample.demand[1:].min() >= 1
+        assert sample.demand.max() <= sample.capacity
+        assert np.array_equal(sample.coords, again.coords)
+        assert np.array_equal(sample.demand, again.demand)
+        assert sample.capacity == again.capacity
+
+
+def test_set_x_uses_distinct_cells_of_the_grid() -> None:
+    for seed in range(12):
+        coords = generate.cvrp(rng(seed), 300, "set_x").coords
+        assert np.array_equal(coords, np.rint(coords))
+        assert coords.min() >= 0
+        assert coords.max() <= 1000
+        assert len(np.unique(coords, axis=0)) == 301
+
+
+def test_set_x_places_depots_three_ways() -> None:
+    depots = [tuple(generate.cvrp(rng(seed), 20, "set_x").coords[0]) for seed in range(60)]
+    assert 8 < depots.count((0.0, 0.0)) < 32
+    assert 8 < depots.count((500.0, 500.0)) < 32
+
+
+def test_set_x_route_lengths_follow_the_triangle() -> None:
+    lengths = []
+    for seed in range(150):
+        sample = generate.cvrp(rng(seed), 100, "set_x")
+        assert sample.demand is not None
+        assert sample.capacity is not None
+        lengths.append(sample.capacity / sample.demand[1:].mean())
+    assert min(lengths) > 2.9
+    assert max(lengths) < 27
+    assert np.mean(lengths) == pytest.approx((3 + 6 + 25) / 3, abs=1.2)
+
+
+def test_long_routes_reach_further() -> None:
+    lengths = []
+    for seed in range(40):
+        sample = generate.cvrp(rng(seed), 400, "set_x_long")
+        assert sample.demand is not None
+        assert sample.capacity is not None
+        lengths.append(sample.capacity / sample.demand[1:].mean())
+    assert max(lengths) > 60
+    assert max(lengths) < 102
+
+
+def test_capacity_rule() -> None:
+    assert generate.capacity_for(np.array([1, 2, 3, 4]), 2.0) == 5  # ceil(2 * 10 / 4)
+    assert generate.capacity_for(np.array([1, 2, 3, 5]), 2.0) == 6  # ceil(5.5)
+    assert generate.capacity_for(np.array([1, 1, 1, 90]), 3.0) == 90  # never below the largest demand
+    assert generate.capacity_for(np.ones(7, dtype=np.int64), 6.0) == 6
+
+
+def test_xxl_demands() -> None:
+    demand = generate.cvrp(rng(4), 3000, "xxl").demand
+    assert demand is not None
+    assert set(demand[1:].tolist()) == {1, 2, 3}
+    assert (demand[1:] == 1).mean() == pytest.approx(0.5, abs=0.04)
+
+
+def test_uniform_cvrp_is_kools() -> None:
+    sample = generate.cvrp(rng(), 500, "uniform")
+    assert sample.demand is not None
+    assert set(sample.demand[1:].tolist()) == set(range(1, 10))
+    assert sample.capacity == 50
+
+
+def test_kool_test_sets_are_the_legacy_stream() -> None:
+    np.random.seed(5)
+    untouched = np.random.uniform()
+    np.random.seed(5)
+    tsp = generate.kool_test_set("tsp", 2)
+    cvrp = generate.kool_test_set("cvrp", 3)
+    assert np.random.uniform() == untouched  # the global generator is left alone
+    # The first numbers of np.random.seed(1234); np.random.uniform.
+    assert np.allclose(
+        tsp[0].coords[:2], [[0.1915194503788923, 0.6221087710398319], [0.4377277390071145, 0.7853585837]]
+    )
+    np.random.seed(1234)
+    expected = np.random.uniform(size=(10_000, 100, 2))
+    assert np.array_equal(tsp[1].coords, expected[1])
+    np.random.seed(1234)
+    depots, customers = np.random.uniform(size=(10_000, 2)), np.random.uniform(size=(10_000, 100, 2))
+    demands = np.random.randint(1, 10, size=(10_000, 100))
+    assert len(cvrp) == 3
+    assert cvrp[2].capacity == 50
+    assert cvrp[2].demand is not None
+    assert np.array_equal(cvrp[2].coords[0], depots[2])
+    assert np.array_equal(cvrp[2].coords[1:], customers[2])
+    assert cvrp[2].demand[0] == 0
+    assert np.array_equal(cvrp[2].demand[1:], demands[2])
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(ValueError, match="distribution is 'hexagon'"):
+        generate.points(rng(), 10, "hexagon")
+    with pytest.raises(ValueError, match="distribution is 'hexagon'"):
+        generate.cvrp(rng(), 10, "hexagon")
+    with pytest.raises(ValueError, match="problem is 'vrptw'"):
+        generate.generate(rng(), "vrptw", 10)
+    with pytest.raises(ValueError, match="problem is 'vrptw'"):
+        generate.kool_test_set("vrptw")
+    with pytest.raises(ValueError, match="count is 10001"):
+        generate.kool_test_set("tsp", 10_001)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((np.zeros((4, 3)), None, None), "coords has shape"),
+        ((np.zeros((4, 2)), np.zeros(4, np.int64), None), "come together"),
+        ((np.zeros((4, 2)), np.zeros(3, np.int64), 5), "demand has shape"),
+    ],
+)
+def test_broken_samples(fields: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sample(*fields)
+
+
+def test_as_instance_keeps_everything() -> None:
+    instance_module = pytest.importorskip("elgo.problem.instance")
+    sample = generate.cvrp(rng(), 12, "set_x")
+    instance = generate.as_instance(sample, "x")
+    assert instance.name == "x"
+    assert instance.metric is instance_module.Metric.EXACT
+    assert instance.problem == "cvrp"
+    assert np.array_equal(instance.coords, sample.coords)
+    assert instance.capacity == sample.capacity
+    assert float(instance.distances(0, 1)) == pytest.approx(math.dist(sample.coords[0], sample.coords[1]))
+    assert generate.as_instance(generate.tsp(rng(), 5)).problem == "tsp"

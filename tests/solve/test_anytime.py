@@ -1,0 +1,367 @@
+"""solve within a time limit: always feasible, never late, never worse than what it was given or begins with."""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import LATE, random_instance
+
+import elgo.search.warm_up
+from elgo.model.env import PROBLEMS
+from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.solution import Solution
+from elgo.search.construct import savings
+from elgo.search.fallback import fill_up, quick_routes
+from elgo.search.warm_up import warm_up
+from elgo.solve.solver import Improvement, Result, solve
+
+ROOT = Path(__file__).parents[2]
+Weights = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """The first time ever the kernels are compiled: not in the time of a test."""
+    for problem in PROBLEMS:
+        warm_up(problem)
+
+
+def routes_of(routes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, routes))
+
+
+def cost_of(instance: Instance, routes: list[list[int]]) -> float:
+    return Solution(instance, routes_of(routes)).cost
+
+
+def check(result: Result, limit: float) -> None:
+    """Feasible, in time, and with a history that fits."""
+    assert result.solution.feasible, result.solution.violations
+    assert result.seconds.total < limit + LATE
+    assert result.history[-1].cost == result.cost
+    for before, after in pairwise(result.history):
+        assert after.cost < before.cost
+        assert after.seconds >= before.seconds
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("limit", [1e-9, 0.01, 0.1, 0.4])
+def test_every_limit_is_kept(problem: str, limit: float, weights: Weights) -> None:
+    for n, metric in ((12, Metric.EUC_2D), (300, Metric.EXACT)):
+        instance = random_instance(problem, n, metric)
+        begin = time.perf_counter()
+        result = solve(instance, time_limit=limit, weights=weights(problem), seed=3)
+        assert time.perf_counter() - begin < limit + LATE
+        check(result, limit)
+        assert result.seed == 3
+        assert not result.interrupted
+        assert result.instance is instance
+
+
+def test_a_large_instance_in_no_time() -> None:
+    for problem in PROBLEMS:
+        instance = random_instance(problem, 20_000, Metric.EXACT)
+        check(solve(instance, time_limit=0.3), 0.3)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_never_worse_than_what_it_begins_with(problem: str, weights: Weights) -> None:
+    instance = random_instance(problem, 60)
+    result = solve(instance, time_limit=0.6, weights=weights(problem), threads=2)
+    check(result, 0.6)
+    if problem == "tsp":
+        policy = solve(instance, weights=weights(problem), starts=8, symmetries=1, threads=1, policy_only=True)
+        assert result.cost <= policy.cost
+    assert result.cost < cost_of(instance, quick_routes(instance))
+    if problem == "cvrp":
+        assert result.cost <= cost_of(instance, savings(instance))
+    again = solve(instance, time_limit=0.05, warm_start=result.solution)
+    check(again, 0.05)
+    assert again.cost <= result.cost
+    assert again.history[0][1:] == (result.cost, "warm start")
+
+
+def test_the_policy_is_asked(weights: Weights) -> None:
+    """Its rollouts are the first better ones where there is neither savings nor search yet."""
+    instance = random_instance("tsp", 80)
+    solve(instance, weights=weights("tsp"), starts=2, policy_only=True)  # loaded, compiled and measured
+    result = solve(instance, time_limit=4.0, weights=weights("tsp"), starts=5, symmetries=2)
+    assert 1 <= result.starts <= 5
+    assert 1 <= result.symmetries <= 2
+    assert result.seconds.decode > 0
+
+
+def test_the_policy_is_not_asked_where_the_search_forgets_it(weights: Weights) -> None:
+    result = solve(random_instance("cvrp", 50), time_limit=4.0, weights=weights("cvrp"), starts=5, symmetries=1)
+    assert result.starts == 0
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_only_a_warm_start_that_is_the_best_is_kept_near(good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bool] = []
+
+    def improve(*given: Any) -> None:
+        kept.append(given[-1])
+
+    monkeypatch.setattr("elgo.search.annealing.improve", improve)
+    instance = random_instance("cvrp", 40)
+    start = Solution(
+        instance, routes_of(savings(instance)) if good else tuple((node,) for node in range(1, instance.size))
+    )
+    solve(instance, time_limit=20.0, warm_start=start)
+    assert kept == [good]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_improvements_are_told_as_they_come(problem: str) -> None:
+    instance = random_instance(problem, 50)
+    told: list[tuple[Improvement, Solution]] = []
+    result = solve(instance, time_limit=1.0, on_improvement=lambda *found: told.append(found))
+    assert tuple(found for found, _ in told) == result.history
+    assert len(told) > 1
+    for found, solution in told:
+        assert solution.feasible
+        assert solution.cost == found.cost
+    assert told[-1][1] is result.solution
+    assert told[0][0].source == "quick"
+
+
+# --- warm starts
+
+
+def test_a_warm_start_of_the_same_nodes_in_another_object() -> None:
+    instance = random_instance("cvrp", 40)
+    routes = routes_of(savings(instance))
+    other = replace(instance, name="other")
+    result = solve(instance, time_limit=0.05, warm_start=Solution(other, routes))
+    assert result.instance is instance
+    check(result, 0.05)
+    assert result.cost <= cost_of(instance, savings(instance))
+
+
+def test_wrong_warm_starts() -> None:
+    instance = random_instance("cvrp", 10)
+    with pytest.raises(ValueError, match=r"^cvrp10: warm_start is not feasible: missing nodes: 3, 4, 5, 6, 7, "):
+        solve(instance, warm_start=Solution(instance, ((1, 2),)))
+    alone = Solution(instance, tuple((node,) for node in range(1, 10)))
+    with pytest.raises(ValueError, match=r"^cvrp10: warm_start has 9 routes, vehicles is 8$"):
+        solve(instance, warm_start=alone, vehicles=8)
+
+
+def test_a_warm_start_where_no_other_solution_is_found() -> None:
+    """Demands that were cut out of four full vehicles, and that no packing of ours puts together again."""
+    rng = np.random.default_rng(0)
+    demand, capacity = np.array([0]), 50
+    while len(demand) == 1 or len(fill_up(demand, capacity)) == 4:
+        cuts = [np.sort(rng.choice(np.arange(1, capacity), 2, replace=False)) for _ in range(4)]
+        demand = np.concatenate([[0], *(np.diff([0, *cut, capacity]) for cut in cuts)])
+    instance = Instance("hard", rng.random((13, 2)), Metric.EXACT, demand=demand, capacity=capacity)
+    with pytest.raises(ValueError, match="hard: vehicles is 4, but the demands were not made to fit"):
+        solve(instance, time_limit=0.1, vehicles=4)
+    start = Solution(instance, tuple(tuple(range(k, k + 3)) for k in (1, 4, 7, 10)))
+    result = solve(instance, time_limit=0.2, vehicles=4, warm_start=start)
+    check(result, 0.2)
+    assert len(result.solution.routes) == 4
+
+
+# --- vehicles
+
+
+def test_as_few_vehicles_as_the_demand_fills() -> None:
+    for seed in range(3):
+        instance = random_instance("cvrp", 60, seed=seed)
+        least = len(fill_up(*instance.units()))
+        told: list[int] = []
+        result = solve(
+            instance,
+            time_limit=1.0,
+            vehicles=least,
+            on_improvement=lambda _, found, told=told: told.append(len(found.routes)),
+        )
+        check(result, 1.0)
+        assert len(told) > 1
+        assert max(told) <= least
+
+
+def test_too_few_vehicles() -> None:
+    instance = random_instance("cvrp", 60)
+    demand, capacity = instance.units()
+    least = -(-int(demand.sum()) // capacity)
+    with pytest.raises(ValueError, match=f"^cvrp60: vehicles is {least - 1}, but the demand fills at least {least}$"):
+        solve(instance, vehicles=least - 1)
+
+
+# --- Ctrl-C
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_ctrl_c_gives_the_best_so_far(problem: str, at: int) -> None:
+    calls: list[float] = []
+
+    def interrupt(found: Improvement, solution: Solution) -> None:
+        calls.append(found.cost)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    result = solve(random_instance(problem, 100), time_limit=6, starts=1, symmetries=1, on_improvement=interrupt)
+    assert result.seconds.total < 6
+    assert result.interrupted
+    assert len(calls) == len(result.history) == at
+    check(result, 6)
+
+
+def test_ctrl_c_at_the_warm_start() -> None:
+    def interrupt(found: Improvement, solution: Solution) -> None:
+        raise KeyboardInterrupt
+
+    instance = random_instance("cvrp", 20)
+    start = Solution(instance, routes_of(savings(instance)))
+    result = solve(instance, time_limit=30, warm_start=start, on_improvement=interrupt)
+    assert result.interrupted
+    assert result.solution is start
+
+
+def searching(pid: int) -> int:
+    """How many processes of a command have come as far as to load the compiler of the search."""
+    pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    return sum("llvmlite" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path: Path) -> None:
+    words = ["solve", "examples", "--time-limit", "60", "--jobs", str(jobs)]
+    words += ["--solutions", str(tmp_path), "--json", str(tmp_path / "out.json")]
+    command = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while searching(command.pid) < jobs:
+        assert command.poll() is None
+        time.sleep(0.1)
+    command.send_signal(signal.SIGINT)
+    _, errors = command.communicate(timeout=30)
+    assert command.returncode == 130
+    assert errors.splitlines()[-1] == "elgo: interrupted"
+    assert "Traceback" not in errors
+    entries = json.loads((tmp_path / "out.json").read_text())
+    assert len(entries) == jobs  # the others were not begun
+    assert all(entry["interrupted"] and entry["feasible"] for entry in entries)
+    assert (tmp_path / "clusters-n120.tour").exists()
+    assert (tmp_path / "mixed-n116-k13.sol").exists() == (jobs == 2)
+
+
+# --- kernels that are not ready
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_quick_solution_while_the_kernels_are_being_compiled(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elgo.search.warm_up, "warm_up", lambda problem: time.sleep(5))
+    result = solve(random_instance(problem, 50), time_limit=0.2)
+    check(result, 0.2)
+    assert [found.source for found in result.history] == ["quick"]
+    assert result.seconds.total >= 0.15
+
+
+# --- every kind of instance
+
+
+def optimum(instance: Instance) -> float:
+    """By trying everything."""
+    costs, first = instance.distance_matrix(), instance.size - instance.customers
+
+    def plans(left: frozenset[int]) -> Iterator[float]:
+        if not left:
+            yield 0.0
+        for size in range(1, len(left) + 1):
+            for route in itertools.permutations(left, size):
+                if load(route) <= capacity:
+                    walk = [0, *route, 0]
+                    cost = sum(costs[a, b] for a, b in pairwise(walk))
+                    yield cost + min(plans(left - set(route)))
+
+    if first == 0:
+        tours = ([0, *rest, 0] for rest in itertools.permutations(range(1, instance.size)))
+        return min(sum(costs[a, b] for a, b in pairwise(tour)) for tour in tours)
+    demand, capacity = instance.units()
+
+    def load(route: tuple[int, ...]) -> int:
+        return int(demand[list(route)].sum())
+
+    return min(plans(frozenset(range(1, instance.size))))
+
+
+def asymmetric(problem: str, n: int, seed: int = 0) -> Instance:
+    """Any costs, in every direction another."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 100, (n, n)).astype(float)
+    np.fill_diagonal(matrix, 0)
+    extra = {} if problem == "tsp" else {"demand": np.array([0, *rng.integers(0, 5, n - 1)]), "capacity": 8}
+    return Instance("any", embed(matrix), Metric.EXPLICIT, matrix=matrix, has_coords=False, **extra)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("n", [3, 4, 5, 6])
+def test_tiny_asymmetric_instances_are_solved(problem: str, n: int) -> None:
+    instance = asymmetric(problem, n)
+    result = solve(instance, time_limit=0.5)
+    check(result, 0.5)
+    assert result.cost == optimum(instance)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_asymmetric_costs_are_improved_and_exact(problem: str) -> None:
+    instance = asymmetric(problem, 60)
+    result = solve(instance, time_limit=1.5)
+    check(result, 1.5)
+    assert instance.matrix is not None
+    stops = [[0, *route] if problem == "cvrp" else list(route) for route in result.solution.routes]
+    total = sum(instance.matrix[a, b] for walk in stops for a, b in zip(walk, [*walk[1:], walk[0]], strict=True))
+    assert result.cost == total
+    assert result.cost < 0.5 * result.history[0].cost
+    assert result.history[-1].source == "search"
+
+
+@pytest.mark.parametrize("metric", [metric for metric in Metric if metric is not Metric.EXPLICIT])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_metric(problem: str, metric: Metric) -> None:
+    instance = random_instance(problem, 40)
+    coords = instance.coords / 20 if metric in (Metric.GEO, Metric.HAVERSINE) else instance.coords
+    instance = replace(instance, coords=np.trunc(coords), metric=metric)
+    result = solve(instance, time_limit=0.5)
+    check(result, 0.5)
+    assert result.cost < result.history[0].cost
+    assert result.cost.is_integer() or not metric.rounded
+
+
+def test_the_smallest_instances() -> None:
+    triangle = Instance("triangle", np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]), Metric.EUC_2D)
+    assert solve(triangle, time_limit=0.1).cost == 12
+    for capacity, cost in ((3, 14), (4, 12)):
+        two = replace(triangle, demand=np.array([0, 2, 2]), capacity=capacity)
+        assert solve(two, time_limit=0.1).cost == cost
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_nodes_in_the_same_place(problem: str) -> None:
+    """All but one of them: an instance of one place only does not exist."""
+    coords = np.zeros((30, 2))
+    coords[7] = 3, 4
+    extra = {} if problem == "tsp" else {"demand": np.array([0] + [1] * 29), "capacity": 10}
+    result = solve(Instance("place", coords, Metric.EUC_2D, **extra), time_limit=0.15)
+    check(result, 0.15)
+    assert result.cost == 10
+
+
+def test_customers_without_demand_fit_into_one_route() -> None:
+    instance = random_instance("cvrp", 30)
+    result = solve(replace(instance, demand=np.zeros(30)), time_limit=0.3, vehicles=1)
+    check(result, 0.3)
+    assert len(result.solution.routes) == 1

@@ -1,0 +1,45 @@
+"""in_time: what comes of work that is ready in time, that fails, and that is late."""
+
+import threading
+import time
+
+import pytest
+from samples import LATE
+
+from elgo.solve.deadline import Late, in_time
+
+
+def now() -> float:
+    return time.perf_counter()
+
+
+def test_what_is_ready_in_time_is_given() -> None:
+    assert in_time(lambda: 3, now() + 10) == 3
+    assert in_time(lambda: None, now() + 10) is None
+    assert in_time(lambda: time.sleep(0.05) or "slow", now() + 10) == "slow"
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt(), Late()])
+def test_what_goes_wrong_is_raised_here(error: BaseException) -> None:
+    def work() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        in_time(work, now() + 10)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("seconds", [0.1, -1.0])
+def test_nobody_waits_for_what_is_late(seconds: float) -> None:
+    go_on, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        go_on.wait(10)
+        done.set()
+
+    begin = now()
+    with pytest.raises(Late):
+        in_time(work, begin + seconds)
+    assert now() - begin < LATE
+    go_on.set()
+    assert done.wait(10)  # it went on in the background

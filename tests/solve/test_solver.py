@@ -1,0 +1,338 @@
+"""solve with the policy alone: from an Instance to a Result, with small random weights."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from samples import random_instance, random_policy, small_config
+
+from elgo import kin
+from elgo.decode.multistart import costs, distinct_symmetries, make_task, routes, with_few_routes
+from elgo.decode.rollout import decode
+from elgo.decode.starts import MOST_STARTS, choose_starts, good_starts
+from elgo.kin import LEAST_SHARE, MOST_NODES, find_kin
+from elgo.model.checkpoint import save_policy
+from elgo.model.env import PROBLEMS
+from elgo.model.policy import Policy, PolicyConfig
+from elgo.problem.augment import SYMMETRIES, symmetry
+from elgo.problem.instance import Instance, Metric, embed
+from elgo.solve.solver import Result, SolveConfig, kin_seconds, solve
+
+Weights = Callable[[str], Path]
+FEW = {"starts": 4, "symmetries": 2, "threads": 1, "policy_only": True}
+
+
+def run(instance: Instance, weights: Weights, **changes: object) -> Result:
+    return solve(instance, SolveConfig(**{**FEW, "weights": weights(instance.problem), **changes}))  # type: ignore
+
+
+def check(result: Result, distance: Callable[[int, int], float]) -> None:
+    """Every node is visited once within the capacity, and the cost is the sum of the given distances."""
+    instance = result.instance
+    visited = sorted(node for route in result.solution.routes for node in route)
+    assert visited == list(range(instance.size - instance.customers, instance.size))
+    total = 0.0
+    for route in result.solution.routes:
+        stops = list(route) if instance.demand is None else [0, *route]
+        total += sum(distance(a, b) for a, b in zip(stops, [*stops[1:], stops[0]], strict=True))
+        if instance.demand is not None:
+            assert sum(instance.demand[list(route)]) <= instance.capacity
+    assert result.cost == pytest.approx(total, rel=1e-12)
+    assert result.solution.feasible
+
+
+def nint(instance: Instance) -> Callable[[int, int], float]:
+    return lambda a, b: math.floor(math.dist(instance.coords[a], instance.coords[b]) + 0.5)
+
+
+@pytest.mark.parametrize("n", [3, 4, 30])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_solutions_are_feasible_and_cost_what_they_say(problem: str, n: int, weights: Weights) -> None:
+    for seed in range(3):
+        instance = random_instance(problem, n, seed=seed)
+        result = run(instance, weights)
+        check(result, nint(instance))
+        assert result.cost.is_integer()
+        assert result.gap is None
+
+
+def test_the_smallest_instances(weights: Weights) -> None:
+    triangle = Instance("triangle", np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]), Metric.EUC_2D)
+    assert run(triangle, weights).cost == 12
+    line = Instance("line", np.array([[0.0, 0.0], [5.0, 0.0], [9.0, 0.0]]), Metric.EUC_2D)
+    assert run(line, weights).cost == 18
+    two = Instance("two", triangle.coords, Metric.EUC_2D, demand=np.array([0, 2, 2]), capacity=3)
+    assert run(two, weights).cost == 6 + 8
+    assert sorted(run(two, weights).solution.routes) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("metric", [Metric.EXACT, Metric.CEIL_2D, Metric.ATT])
+def test_plane_metrics(metric: Metric, weights: Weights) -> None:
+    def distance(a: int, b: int) -> float:
+        length = math.dist(instance.coords[a], instance.coords[b])
+        scaled = length / math.sqrt(10)
+        return {Metric.EXACT: length, Metric.CEIL_2D: math.ceil(length), Metric.ATT: math.ceil(scaled)}[metric]
+
+    instance = random_instance("cvrp", 15, metric)
+    check(run(instance, weights), distance)
+
+
+def test_geo_with_routes_that_end_early(weights: Weights) -> None:
+    """GEO gives 1 for a node and itself; waiting at the depot must not be paid for."""
+    rng = np.random.default_rng(0)
+    coords = np.stack([rng.uniform(-60, 60, 14), rng.uniform(-170, 170, 14)], axis=1).round(1)
+    coords = np.trunc(coords) + (coords - np.trunc(coords)) * 0.5  # minutes below 60
+
+    def radians(x: float) -> float:
+        return 3.141592 * (math.trunc(x) + 5 * (x - math.trunc(x)) / 3) / 180
+
+    def distance(a: int, b: int) -> float:
+        (lat_a, lon_a), (lat_b, lon_b) = (map(radians, coords[node]) for node in (a, b))
+        q1, q2, q3 = math.cos(lon_a - lon_b), math.cos(lat_a - lat_b), math.cos(lat_a + lat_b)
+        return int(6378.388 * math.acos(0.5 * ((1 + q1) * q2 - (1 - q1) * q3)) + 1)
+
+    check(run(Instance("geo", coords, Metric.GEO), weights), distance)
+    demand = np.array([0, *rng.integers(1, 9, 13)])
+    check(run(Instance("geo", coords, Metric.GEO, demand=demand, capacity=20), weights), distance)
+
+
+def test_haversine(weights: Weights) -> None:
+    coords = np.array([[52.5, 13.4], [48.1, 11.6], [50.1, 8.7], [53.6, 10.0], [51.3, 12.4]])
+
+    def distance(a: int, b: int) -> float:
+        (lat_a, lon_a), (lat_b, lon_b) = np.radians(coords[[a, b]])
+        h = math.sin((lat_a - lat_b) / 2) ** 2 + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_a - lon_b) / 2) ** 2
+        return 2 * 6_371_008.8 * math.asin(math.sqrt(h))
+
+    result = run(Instance("cities", coords, Metric.HAVERSINE), weights, starts=5)
+    check(result, distance)
+    assert 1_400_000 < result.cost < 2_500_000  # metres
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_explicit_matrix_without_coordinates(problem: str, weights: Weights) -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(1, 100, (9, 9)).astype(float)  # asymmetric: costed in the direction of travel
+    np.fill_diagonal(matrix, 0)
+    extra = {} if problem == "tsp" else {"demand": np.array([0] + [1] * 8), "capacity": 3}
+    instance = Instance("matrix", embed(matrix), Metric.EXPLICIT, matrix=matrix, has_coords=False, **extra)
+    check(run(instance, weights), lambda a, b: matrix[a, b])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_best_of_all_rollouts_is_taken(problem: str, weights: Weights) -> None:
+    """More symmetries cannot be worse, since each adds rollouts; the first alone is that of the identity."""
+    instance = random_instance(problem, 25)
+    found = [run(instance, weights, symmetries=count, starts=25).cost for count in (1, 4, 8)]
+    assert found == sorted(found, reverse=True)
+    assert found[2] < found[0]
+    every = run(instance, weights, symmetries=1, starts=25).cost
+    assert every <= min(run(instance, weights, symmetries=1, starts=5, seed=seed).cost for seed in range(4))
+
+
+def test_gap(weights: Weights) -> None:
+    instance = random_instance("tsp", 12)
+    cost = run(instance, weights).cost
+    known = replace(instance, best_known=cost / 1.25)
+    assert run(known, weights).gap == pytest.approx(25)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_same_seed_same_answer_for_any_number_of_threads(problem: str, weights: Weights) -> None:
+    instance = random_instance(problem, 40)
+    first = run(instance, weights, seed=3, threads=1)
+    for threads in (1, 2, 3):
+        again = run(instance, weights, seed=3, threads=threads)
+        assert again.solution == first.solution
+    assert (first.seed, first.starts, first.symmetries) == (3, 4, 2)
+
+
+def test_memory_does_not_change_the_answer(weights: Weights) -> None:
+    instance = random_instance("cvrp", 40)
+    assert run(instance, weights, memory_gb=1e-6).solution == run(instance, weights).solution
+
+
+LIGHT = PolicyConfig("tsp")
+WINDOW = PolicyConfig("tsp", local="window", local_layers=1, global_policy=False, penalty=False)
+KIN = replace(WINDOW, problem="cvrp", kin=True)
+
+
+def starts(instance: Instance, count: int | None = None, seed: int = 0, policy: PolicyConfig = LIGHT) -> list[int]:
+    return choose_starts(make_task(instance), count, seed, replace(policy, problem=instance.problem)).tolist()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_time_for_kin_where_no_linear_program_is_solved(problem: str) -> None:
+    small_one, large = (kin_seconds(random_instance(problem, n)) for n in (MOST_NODES, MOST_NODES + 1))
+    assert large < small_one / 10
+
+
+def test_starts() -> None:
+    tsp, cvrp = random_instance("tsp", 30), random_instance("cvrp", 30)
+    assert starts(tsp) == list(range(30))
+    assert starts(cvrp) == list(range(1, 30))  # never the depot
+    assert starts(tsp, 99) == list(range(30))
+    large_tsp, large_cvrp = random_instance("tsp", MOST_STARTS + 9), random_instance("cvrp", MOST_STARTS + 9)
+    assert len(starts(large_tsp)) == MOST_STARTS + 9
+    assert len(starts(large_cvrp)) == MOST_STARTS
+    assert len(starts(large_cvrp, MOST_STARTS + 5)) == MOST_STARTS + 5
+    for instance in (tsp, cvrp):
+        some = [starts(instance, 6, seed) for seed in (0, 0, 1)]
+        assert some[0] == some[1] != some[2]
+        assert len(set(some[0])) == 6
+        assert some[0] == sorted(some[0])
+        assert min(some[0]) >= instance.size - instance.customers
+
+
+def test_a_window_policy_has_fewer_starts_on_large_instances() -> None:
+    for n, count in ((30, 30), (600, 100), (9000, 8)):
+        assert len(starts(random_instance("tsp", n), policy=WINDOW)) == count
+    assert len(starts(random_instance("tsp", 900), 900, policy=WINDOW)) == 900
+    many = choose_starts(make_task(random_instance("tsp", 600)), None, 0, WINDOW, views=8)
+    assert len(many) == 25  # the same moves in all
+
+
+def test_a_policy_that_sees_kin_begins_where_routes_end() -> None:
+    instance = random_instance("cvrp", 60)
+    plans = find_kin(make_task(instance)).plans
+    likely = np.flatnonzero(plans.share > LEAST_SHARE)
+    ends = {int(plans.node[place]) for p in likely for place in (plans.begin[p], plans.begin[p + 1] - 1)}
+    assert 3 < len(ends) < 50
+    assert set(starts(instance, 3, policy=KIN)) < ends
+    assert set(starts(instance, len(ends) + 5, policy=KIN)) > ends
+    assert starts(instance, 59, policy=KIN) == list(range(1, 60))
+
+
+def test_without_plans_it_may_begin_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kin, "MOST_NODES", 0)
+    kin._find_kin.cache_clear()
+    task = make_task(random_instance("cvrp", 30))
+    assert good_starts(task, KIN).tolist() == list(range(1, 30))
+    kin._find_kin.cache_clear()
+
+
+def test_rotations_are_decoded_once_where_they_look_the_same() -> None:
+    assert distinct_symmetries(8, LIGHT, 100) == list(range(8))
+    assert distinct_symmetries(8, WINDOW, 100) == [0, 1]
+    assert distinct_symmetries(1, WINDOW, 100) == [0]
+    assert distinct_symmetries(8, replace(WINDOW, kin=True), 100) == [0, 1]
+    assert distinct_symmetries(8, KIN, 100) == list(range(8))  # each shows other plans
+    assert distinct_symmetries(8, KIN, 1000) == [0, 1]  # which take long to find
+    torch.manual_seed(0)
+    policy = Policy(WINDOW)
+    instance = random_instance("tsp", 25)
+    tours = [decode(policy, [make_task(instance, i)], [np.arange(25)])[0] for i in range(8)]
+    for i in range(8):
+        assert np.array_equal(tours[i], tours[i.bit_count() % 2])  # an odd number of flips is a reflection
+
+
+def test_more_starts_than_nodes(weights: Weights) -> None:
+    result = run(random_instance("tsp", 5), weights, starts=50)
+    assert result.starts == 5
+
+
+def test_tasks_are_the_images_of_the_normalised_plane() -> None:
+    wide = Instance("wide", np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 5.0], [0.0, 5.0]]), Metric.EUC_2D)
+    upright = make_task(wide)
+    np.testing.assert_array_equal(upright.coords, [[0, 0.25], [1, 0.25], [1, 0.75], [0, 0.75]])
+    assert upright.demand is None
+    for index in range(SYMMETRIES):
+        np.testing.assert_array_equal(make_task(wide, index).coords, symmetry(upright.coords, index))
+
+
+def test_demands_become_whole_units() -> None:
+    coords = random_instance("tsp", 4).coords
+    task = make_task(Instance("tenths", coords, Metric.EXACT, demand=np.array([0, 0.1, 0.2, 0.3]), capacity=0.3))
+    assert task.demand.tolist() == [0, 1, 2, 3]
+    assert task.capacity == 3
+
+
+def test_costs_and_routes_of_rollouts() -> None:
+    instance = random_instance("cvrp", 6, Metric.EXACT)
+    actions = np.array([[3, 1, 0, 2, 5, 4, 0, 0], [5, 0, 4, 0, 3, 2, 1, 0]], np.int32)
+    assert routes(instance, actions[0]) == ((3, 1), (2, 5, 4))
+    assert routes(instance, actions[1]) == ((5,), (4,), (3, 2, 1))
+
+    def length(*stops: int) -> float:
+        return sum(math.dist(instance.coords[a], instance.coords[b]) for a, b in pairwise(stops))
+
+    expected = [length(0, 3, 1, 0, 2, 5, 4, 0), length(0, 5, 0, 4, 0, 3, 2, 1, 0)]
+    np.testing.assert_allclose(costs(instance, actions), expected)
+    tsp = random_instance("tsp", 4)
+    assert routes(tsp, np.array([2, 0, 3, 1], np.int32)) == ((2, 0, 3, 1),)
+
+
+def test_only_rollouts_with_few_routes_count() -> None:
+    few, many = [3, 1, 0, 2, 5, 4, 0, 0], [5, 0, 4, 0, 3, 2, 1, 0]
+    uncut = [[5, 0, 4, 0, 3, 2, 1]]  # without the last return
+    rollouts = [np.array([few, many], np.int32), np.array(uncut, np.int32)]
+    (left,) = with_few_routes(rollouts, 2)
+    assert left.tolist() == [few]
+    assert [part.tolist() for part in with_few_routes(rollouts, 3)] == [[few, many], uncut]
+    assert with_few_routes(rollouts, 1) == []
+
+
+def test_vehicles_and_the_policy_alone(weights: Weights) -> None:
+    instance = random_instance("cvrp", 30)
+    free = run(instance, weights)
+    assert run(instance, weights, vehicles=len(free.solution.routes)).solution == free.solution
+    with pytest.raises(ValueError, match="cvrp30: vehicles is 1, the policy's routes are more"):
+        run(instance, weights, vehicles=1)
+
+
+def test_progress_and_timings(weights: Weights) -> None:
+    seen: list[float] = []
+    instance = random_instance("tsp", 10)
+    result = solve(instance, weights=weights("tsp"), threads=1, policy_only=True, on_progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+    seconds = result.seconds
+    assert min(seconds.load, seconds.decode) > 0
+    assert seconds.search == 0
+    assert seconds.total >= seconds.load + seconds.decode
+    assert result.instance is instance
+    (found,) = result.history
+    assert (found.cost, found.source) == (result.cost, "policy")
+    assert not result.interrupted
+
+
+def test_weights_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
+    instance, file = random_instance("tsp", 40), tmp_path / "w.safetensors"
+    found = []
+    for seed in (0, 1, 0):
+        save_policy(file, random_policy(small_config("tsp"), seed), "random")
+        found.append(solve(instance, weights=file, starts=1, symmetries=1, threads=1, policy_only=True).cost)
+    assert found[0] == found[2] != found[1]
+
+
+def test_wrong_weights(weights: Weights, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"tsp.safetensors: problem is 'tsp', but the instance needs 'cvrp'"):
+        solve(random_instance("cvrp", 5), weights=weights("tsp"), policy_only=True)
+    with pytest.raises(ValueError, match="nothing: no such weights file"):
+        solve(random_instance("cvrp", 5), weights=tmp_path / "nothing", policy_only=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"starts": 0}, "starts is 0, must be at least 1"),
+        ({"symmetries": 0}, "symmetries is 0, must be 1..8"),
+        ({"symmetries": 9}, "symmetries is 9, must be 1..8"),
+        ({"seed": -1}, "seed is -1, must not be negative"),
+        ({"threads": 0}, "threads is 0, must be at least 1"),
+        ({"memory_gb": 0.0}, "memory_gb is 0.0, must be positive"),
+        ({"vehicles": 0}, "vehicles is 0, must be at least 1"),
+        ({"time_limit": 0.0}, "time_limit is 0.0, must be a number of seconds above 0"),
+        ({"time_limit": math.inf}, "time_limit is inf, must be a number"),
+        ({"time_limit": math.nan}, "time_limit is nan, must be a number"),
+        ({"time_limit": 5.0, "policy_only": True}, "time_limit is 5.0, but policy_only is on"),
+    ],
+)
+def test_config_errors(changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SolveConfig(**changes)

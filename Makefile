@@ -3,11 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-all lint docs bench clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench,docs]'
 	$(BIN)/elgo solve examples --policy-only --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
 	$(BIN)/python -c 'from elgo.search.warm_up import warm_up; warm_up("tsp"); warm_up("cvrp")'  # and the search
 	$(BIN)/python -c 'from elgo.train.compiled_log_prob import warm_up; warm_up()'  # and training
@@ -16,17 +16,30 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.png
 	$(BIN)/elgo solve examples --plot demo
 
-test: lint  ## style, types and tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test: lint  ## style, types, layout, spelling, and all tests that are not slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=
+
+test-all: $(INSTALLED)  ## what `make test` leaves out: slow tests, the site, the package; then the coverage of both
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --cov --cov-append --cov-report=
+	$(BIN)/python -m mkdocs build --strict --quiet
+	rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m coverage report --skip-covered --sort=cover | tail -n 25
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy elgo
+	$(BIN)/codespell
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sizes.py
+
+docs: $(INSTALLED)  ## the site, in site/index.html
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(INSTALLED)  ## decoding speed against a straightforward decoder
 	$(BIN)/python benchmarks/decode.py
 
-clean:
-	rm -rf .venv demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove what make generated, .venv included
+	rm -rf .venv demo site build dist *.egg-info .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

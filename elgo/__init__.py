@@ -1,6 +1,6 @@
 """Vehicle routing by an ensemble of a local and a global policy, and by classical search: TSP and CVRP."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 from elgo.problem.files import read, read_solution, write_solution
 from elgo.problem.instance import Instance

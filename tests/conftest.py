@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the optional data folder, weights files, and the marker of slow tests."""
+"""Fixtures for all tests: the optional data folder and weights files."""
 
 import os
 from collections.abc import Callable
@@ -8,18 +8,6 @@ import pytest
 
 # Some virtual machines name AMX among their instructions and then refuse them: half precision would end the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes minutes; runs only with ELG_SLOW=1")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("ELG_SLOW") == "1":
-        return
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.skip(reason="slow: set ELG_SLOW=1 to run it"))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
 import signal
 import sys
 import time
@@ -28,6 +27,7 @@ import numpy as np
 
 from elgo.model.env import Task
 from elgo.problem.augment import normalise
+from elgo.problem.files import atomic_file, atomic_write
 from elgo.problem.generate import Sample, as_instance, generate
 from elgo.search.annealing import Load, anneal, to_routes, to_walk
 from elgo.search.construct import savings
@@ -353,9 +353,8 @@ class LabelStore:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         final = self.folder / f"{len(self):08d}.npz"
-        temporary = self.folder / f".{final.stem}.{os.getpid()}.tmp"
         demands = [np.zeros(x.sample.size, np.int64) if x.sample.demand is None else x.sample.demand for x in labels]
-        with open(temporary, "wb") as file:
+        with atomic_file(final) as file:
             np.savez_compressed(
                 file,
                 coords=np.concatenate([x.sample.coords for x in labels]),
@@ -367,12 +366,8 @@ class LabelStore:
                 cost=np.array([x.cost for x in labels]),
                 own=np.array([x.own for x in labels], dtype=np.int32),
             )
-            file.flush()
-            os.fsync(file.fileno())
-        if final.exists():
-            temporary.unlink()
-            raise ValueError(f"{final} exists: another process writes to this store")
-        os.replace(temporary, final)
+            if final.exists():
+                raise ValueError(f"{final} exists: another process writes to this store")
 
     def load(self, start: int = 0) -> list[Labelled]:
         """Labels start, start + 1, ... in the order they were added."""
@@ -466,9 +461,7 @@ def _claim(store: LabelStore, stream: Stream) -> None:
     store.folder.mkdir(parents=True, exist_ok=True)
     path, text = store.folder / "stream.json", json.dumps(asdict(stream))
     if not path.exists():
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(text)
-        os.replace(temporary, path)
+        atomic_write(path, text)
     elif {field.name: field.default for field in fields(Stream)} | json.loads(path.read_text()) != json.loads(text):
         raise ValueError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from elgo import __version__
-from elgo.problem.files import atomic_write
+from elgo.problem.files import atomic_file, atomic_write
 from elgo.train.config import Config, make_config, to_json
 
 
@@ -51,12 +50,8 @@ class RunFolder:
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint in one move: a kill at any moment leaves the old one or the new one."""
-        temporary = self.path / ".checkpoint.tmp"
-        with open(temporary, "wb") as file:
+        with atomic_file(self.checkpoint) as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.checkpoint)
 
     def load(self) -> dict[str, Any] | None:
         """The last checkpoint, or None in a new run."""

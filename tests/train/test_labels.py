@@ -234,7 +234,7 @@ def test_store_round_trip(tmp_path: Path) -> None:
 def test_half_written_shard_is_ignored(tmp_path: Path) -> None:
     store = LabelStore(tmp_path)
     store.add([plain(SQUARE)])
-    (tmp_path / ".00000001.77.tmp").write_bytes((tmp_path / "00000000.npz").read_bytes()[:100])
+    (tmp_path / ".00000001.npz.77.part").write_bytes((tmp_path / "00000000.npz").read_bytes()[:100])
     assert len(store) == 1
     assert len(store.load()) == 1
     store.add([plain(SQUARE)])

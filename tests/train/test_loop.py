@@ -192,7 +192,7 @@ def test_a_kill_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypa
     assert folder.load() == {"step": 1}
     folder.save({"step": 3})
     assert folder.load() == {"step": 3}
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_log_line_cut_short_is_passed_over(tmp_path: Path) -> None:

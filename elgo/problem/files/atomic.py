@@ -1,0 +1,38 @@
+"""The atomic write of the whole package: a file is either complete or as it was before."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a binary file whose content replaces the file at path when the block ends without an exception.
+
+    The content is written to a temporary file in the same folder, flushed to disk and renamed. Raises ValueError if
+    the file cannot be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write the content to the file at path, see atomic_file."""
+    with atomic_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -1,0 +1,108 @@
+"""What all file formats share: reading text, splitting it into lines and numbers, and writing numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from elgo.problem.instance import FloatArray, IntArray
+
+PathLike = str | os.PathLike[str]
+
+
+def suffix_of(path: PathLike) -> str:
+    """Return the suffix of a path in lower case, with its dot."""
+    return Path(path).suffix.lower()
+
+
+def read_text(path: PathLike, suffixes: Sequence[str]) -> str:
+    """Return the text of a file with one of these suffixes.
+
+    Files that are not UTF-8 are decoded as Latin-1: comments of old collections contain umlauts.
+    """
+    path = Path(path)
+    try:
+        if not path.exists():
+            raise ValueError(f"{path}: no such file")
+        if path.is_dir():
+            raise ValueError(f"{path}: is a folder, expected a file")
+        if suffix_of(path) not in suffixes:
+            raise ValueError(f"{path}: suffix is {path.suffix!r}, expected {' or '.join(suffixes)}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+    if b"\0" in data:
+        raise ValueError(f"{path}: not a text file (byte {data.index(0)} is zero)")
+    if not data.strip():
+        raise ValueError(f"{path}: the file is empty")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+@contextmanager
+def errors_name(source: PathLike) -> Iterator[None]:
+    """Prefix the message of every ValueError raised in the block with the name of the source."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(source)}: {error}") from None
+
+
+def split_lines(text: str) -> Iterator[str]:
+    """Yield the lines that are not blank, stripped. (str.splitlines would also split at form feeds and the like.)"""
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        if line := line.strip():
+            yield line
+
+
+def quoted(text: str) -> str:
+    """Return a value as error messages show it: in quotes, on one line, at most 40 characters."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def is_number(token: str) -> bool:
+    """True if float() accepts the token."""
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_numbers(tokens: Iterable[str], field: str) -> FloatArray:
+    """Return the tokens as floats; errors name the field."""
+    tokens = list(tokens)
+    try:
+        return np.array(list(map(float, tokens)), dtype=np.float64)
+    except ValueError:
+        bad = next(token for token in tokens if not is_number(token))
+        raise ValueError(f"{field} has {quoted(bad)}, expected a number") from None
+
+
+def parse_integers(tokens: Iterable[str], field: str) -> IntArray:
+    """Return the tokens as integers; `3.0` and `3e0` are accepted, errors name the field."""
+    tokens = list(tokens)
+    values = parse_numbers(tokens, field)
+    bad = ~(np.abs(values) < 2**53) | (values != np.rint(values))
+    if bad.any():
+        raise ValueError(f"{field} has {quoted(tokens[int(bad.argmax())])}, expected an integer")
+    return values.astype(np.int64)
+
+
+def format_number(value: float) -> str:
+    """Return the shortest text that reads back as the same number."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def format_rows(values: FloatArray, labels: IntArray | None = None, separator: str = " ") -> list[str]:
+    """Return one line of text per row of values, preceded by its node number if labels are given."""
+    cells = [list(map(format_number, row)) for row in values.tolist()]
+    if labels is not None:
+        cells = [[str(label), *row] for label, row in zip(labels, cells, strict=True)]
+    return [separator.join(row) for row in cells]

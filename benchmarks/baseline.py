@@ -26,8 +26,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from elgo.model.env import Batch, Task, gather_nodes, make_batch
-from elgo.model.policy import GlobalPolicy, LocalPolicy, Policy, PolicyConfig, split_heads
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import Batch, gather_nodes, make_batch
+from elgo.model.global_policy import GlobalPolicy, split_heads
+from elgo.model.local_policy import LocalPolicy
+from elgo.problem.task import Task
 
 INF = math.inf
 
@@ -62,8 +66,7 @@ class Walk:
 def check(config: PolicyConfig) -> None:
     """ValueError unless the yardstick knows this network: the paper's, with the depot as a token."""
     plain = PolicyConfig(config.problem)
-    known_fields = ("global_policy", "local_policy", "local", "penalty", "local_layers", "coordinates")
-    for field in (*known_fields, "log_temperature", "decoder_block"):
+    for field in ("global_policy", "local_policy", "penalty", "local_layers", "coordinates"):
         is_, known = getattr(config, field), getattr(plain, field)
         if is_ != known:
             raise ValueError(f"{field} is {is_!r}, the baseline knows {known!r} only")

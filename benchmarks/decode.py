@@ -38,10 +38,11 @@ from threadpoolctl import threadpool_limits
 
 from elgo.decode.rollout import Actions, DecodeConfig, decode
 from elgo.model.checkpoint import load_policy
-from elgo.model.env import ProblemName, Task
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
 from elgo.problem import generate
 from elgo.problem.augment import SYMMETRIES, symmetry
+from elgo.problem.task import ProblemName, Task
 
 T = TypeVar("T")
 SEED = 0

@@ -36,9 +36,11 @@ from rich.table import Table
 from torch import Tensor
 
 from elgo.decode.rollout import DecodeConfig, keep_freed_memory
-from elgo.model.env import ProblemName, Task, make_batch
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
 from elgo.problem.generate import Sample, generate
+from elgo.problem.task import ProblemName, Task
 from elgo.train.config import TrainConfig
 from elgo.train.imitate import imitation_loss, make_lesson
 from elgo.train.labels import Labelled, label
@@ -122,7 +124,7 @@ def sampled_with_gradients(policy: Policy, tasks: Sequence[Task]) -> tuple[Tenso
     """Rollouts (B, M, T) from every node and their log-probabilities (B, M), with autograd through all steps."""
     batch = make_batch(tasks)
     n = batch.coords.shape[1]
-    first = torch.arange(policy.problem.has_depot, n).expand(len(tasks), -1)
+    first = torch.arange(policy.env.has_depot, n).expand(len(tasks), -1)
     assert policy.global_ is not None
     encoded = baseline.encode(policy.global_, batch, first)
     walk = baseline.begin(batch, first)
@@ -137,7 +139,7 @@ def sampled_with_gradients(policy: Policy, tasks: Sequence[Task]) -> tuple[Tenso
 
 def baseline_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[Task]) -> None:
     actions, log_p = sampled_with_gradients(policy, tasks)
-    weight = advantages(policy.problem.length(make_batch(tasks), actions))
+    weight = advantages(policy.env.length(make_batch(tasks), actions))
     optimiser.zero_grad(set_to_none=True)
     (-(weight * log_p).mean()).backward()
     optimiser.step()

@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elgo.model.env import Batch, Problem, ProblemName, State, Task, make_batch
-from elgo.model.policy import Cache, Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import Batch, Environment, State, make_batch
+from elgo.model.global_policy import Encoding
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance, Metric, embed
 from elgo.problem.solution import Solution
+from elgo.problem.task import ProblemName, Task
 from elgo.search.annealing import Load, to_routes, to_walk
 from elgo.search.construct import savings
 from elgo.search.data import Ground, NodeArray, survey
@@ -79,7 +82,7 @@ def random_walk(rng: np.random.Generator, task: Task, steps: int | None = None) 
     return walk
 
 
-def walk_states(rules: Problem, batch: Batch, walks: Tensor) -> Iterator[State]:
+def walk_states(rules: Environment, batch: Batch, walks: Tensor) -> Iterator[State]:
     """The states after 1, 2, ..., T moves of walks (B, M, T)."""
     state = rules.start(batch, walks[:, :, 0])
     yield state
@@ -88,10 +91,10 @@ def walk_states(rules: Problem, batch: Batch, walks: Tensor) -> Iterator[State]:
         yield state
 
 
-def after(policy: Policy, task: Task, walk: Sequence[int]) -> tuple[Cache, State]:
+def after(policy: Policy, task: Task, walk: Sequence[int]) -> tuple[Encoding, State]:
     """What `Policy.scores` and `logits` take: one encoded task and the state after a walk."""
     batch = make_batch([task])
-    *_, state = walk_states(policy.problem, batch, torch.tensor([[walk]]))
+    *_, state = walk_states(policy.env, batch, torch.tensor([[walk]]))
     return policy.encode(batch), state
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from elgo.decode.rollout import DecodeConfig
 from elgo.decode.rollout import decode as decode_ours
-from elgo.model.env import ProblemName
-from elgo.model.policy import PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.problem.task import ProblemName
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 

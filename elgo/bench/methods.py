@@ -26,7 +26,7 @@ from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 
 if TYPE_CHECKING:
-    from elgo.model.policy import Policy
+    from elgo.model.ensemble import Policy
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
 _COUNTS = re.compile(r"(\d+)x([1-8])")
@@ -185,19 +185,19 @@ def load_weights(path: Path) -> Policy:
 
 
 def _policy(row: Row, problem: str) -> Policy:
-    from elgo.model.checkpoint import shipped_weights
+    from elgo.model.checkpoint import load_model
 
-    return load_weights(row.weights or shipped_weights("tsp" if problem == "tsp" else "cvrp"))
+    return load_model(row.weights or "elg", "tsp" if problem == "tsp" else "cvrp")
 
 
 def fingerprint(row: Row, problems: Iterable[str]) -> str:
     """What decides the row's answers beside its name: the content of its weights."""
-    from elgo.model.checkpoint import shipped_weights
+    from elgo.model.checkpoint import model_file
 
     if row.peer:
         return ""
     files = (
-        [row.weights] if row.weights else [shipped_weights("tsp" if p == "tsp" else "cvrp") for p in sorted(problems)]
+        [row.weights] if row.weights else [model_file("elg", "tsp" if p == "tsp" else "cvrp") for p in sorted(problems)]
     )
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
@@ -252,28 +252,23 @@ def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[A
 
 
 def effort(row: Row, instance: Instance) -> float:
-    """How long a row takes for an instance, compared to others: a policy's moves (right for windows), N^2 of a peer."""
+    """How long a row takes for an instance, compared to others: a policy's moves, N^2 of a peer."""
     if row.seconds is not None:
         return 1.0
     n = instance.customers
     if row.peer:
         return float(n**2)
-    from elgo.decode.multistart import distinct_symmetries
-    from elgo.decode.starts import count_starts
-
-    policy = _policy(row, instance.problem).config
-    symmetries = len(distinct_symmetries(row.symmetries, policy, n))
-    return float(n * symmetries * count_starts(n, row.starts, policy, symmetries))
+    return float(n * row.symmetries * (row.starts or n))
 
 
 def _decode(row: Row, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """As `elgo.solve.solver.solve`, but many instances in one call of the decoder."""
-    from elgo.decode.multistart import best_solution, views
+    from elgo.decode.multistart import augmentations, best_solution
     from elgo.decode.rollout import DecodeConfig, decode
 
     seed, threads, memory = options
     policy = _policy(row, instances[0].problem)
-    plans = [views(instance, row.starts, row.symmetries, seed, policy.config) for instance in instances]
+    plans = [augmentations(instance, row.starts, row.symmetries, seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]
     starts = [nodes for _, own in plans for nodes in own]
     rollouts = decode(policy, tasks, starts, DecodeConfig(threads=threads, memory_gb=memory))

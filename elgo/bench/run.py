@@ -119,7 +119,7 @@ def _data_fingerprint(entries: Sequence[Entry]) -> str:
 
 def _versions(rows: Sequence[Row]) -> dict[str, str]:
     found = {"elgo": __version__, "python": platform.python_version()}
-    found |= {package: importlib.metadata.version(package) for package in ("torch", "numpy", "numba", "highspy")}
+    found |= {package: importlib.metadata.version(package) for package in ("torch", "numpy", "numba")}
     peers = [PEERS[row.peer] for row in rows if row.peer]
     return found | {peer.package: peer.version for peer in peers if peer.package}
 

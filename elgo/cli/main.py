@@ -289,7 +289,7 @@ def import_weights(
             raise ValueError(f"{source}: the weights file would replace its own input")
         _check_file("OUT", target)
 
-        from elgo.model.checkpoint import import_official
+        from elgo.model.official import import_official
 
         import_official(source, target)
         print(f"wrote {target}")

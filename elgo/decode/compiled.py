@@ -23,7 +23,9 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.model.policy import Cache, LocalPolicy, Policy, PolicyConfig, split_heads
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.global_policy import Encoding, split_heads
 
 Floats = NDArray[np.float32]
 
@@ -79,9 +81,7 @@ class Rules(NamedTuple):
 
 def supports(config: PolicyConfig) -> bool:
     """Whether the kernels know this network; the plain path knows them all."""
-    if config.local == "window":
-        return not config.global_policy and not config.penalty
-    return config.local_layers == 0 and not config.decoder_block
+    return config.local_layers == 0
 
 
 def rules(config: PolicyConfig) -> Rules:
@@ -100,7 +100,7 @@ def pad_nodes(x: Tensor) -> Tensor:
     return torch.nn.functional.pad(x, (0, -x.shape[-1] % LANES))
 
 
-def global_tables(policy: Policy, cache: Cache, with_table: bool) -> list[GlobalTables]:
+def global_tables(policy: Policy, cache: Encoding, with_table: bool) -> list[GlobalTables]:
     """The tables of each task of an encoded, unpadded batch."""
     net, batch = policy.global_, cache.batch.coords.shape[0]
     heads, d = policy.config.heads, policy.config.width // policy.config.heads
@@ -146,7 +146,6 @@ def local_tables(policy: Policy) -> LocalTables:
 def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
     """The same as tensors, through which gradients flow."""
     net = policy.local
-    assert isinstance(net, LocalPolicy), "a window has no tables"
     heads, width = policy.config.local_heads, policy.config.local_width
     query = net.query(net.context).view(heads, 1, -1)
     folded = (query @ net.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
@@ -322,17 +321,14 @@ def _glimpse(tables, masked_first, first, current, load, is_open, rows, out):  #
 
 
 @njit(nogil=True)
-def _search_all(coords, base, lowest, current, is_open, count, euclidean, index, rho, first, second):  # type: ignore[no-untyped-def]
-    """The `count` nearest open nodes by looking at every node: only when the presorted list is too short.
-
-    The rows of a task's nodes begin at `base` of coords.
-    """
+def _search_all(coords, lowest, current, is_open, count, euclidean, index, rho, first, second):  # type: ignore[no-untyped-def]
+    """The `count` nearest open nodes by looking at every node: only when the presorted list is too short."""
     found = 0
     for n in range(lowest, is_open.shape[0]):
         if is_open[n] == 0:
             continue
-        dx = coords[base + n, 0] - coords[base + current, 0]
-        dy = coords[base + n, 1] - coords[base + current, 1]
+        dx = coords[n, 0] - coords[current, 0]
+        dy = coords[n, 1] - coords[current, 1]
         distance = np.float32(math.sqrt(dx * dx + dy * dy))
         if found == count and distance >= rho[count - 1]:
             continue
@@ -355,27 +351,6 @@ def _walk(order, current, is_open, r, count, place):  # type: ignore[no-untyped-
         place[found] = j
         found += np.int64(is_open[r, order[current, j]])
         j += 1
-    return found
-
-
-@njit(nogil=True)
-def nearest_open(coords, order, distance, base, depot, r, current, is_open, opened, index, rho):  # type: ignore[no-untyped-def]
-    """The nearest open nodes of rollout r into index[r] and rho[r], as many as there are and fit; how many.
-
-    Several tasks may lie one behind the other in coords, order and distance: the rows of this one begin at `base`.
-    """
-    count = min(index.shape[1], opened)
-    place = np.empty(count + 1, np.int64)
-    row = base + current
-    found = _walk(order, row, is_open, r, count, place)
-    if found < count:
-        spare = np.empty((2, count), np.float32)
-        lowest = 1 if depot else 0
-        return _search_all(
-            coords, base, lowest, current, is_open[r], count, True, index[r], rho[r], spare[0], spare[1]
-        )  # fmt: skip
-    for t in range(found):
-        index[r, t], rho[r, t] = order[row, place[t]], distance[row, place[t]]
     return found
 
 
@@ -433,7 +408,6 @@ def _see(plane, rule, depot, r, c, load, demand, is_open, opened, place, index, 
     if found < count:
         found = _search_all(
             plane.coords,
-            0,
             shift,
             c,
             is_open[r],

@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elgo.covering import MOST_CUSTOMERS
 from elgo.decode.rollout import Actions
 from elgo.decode.starts import choose_starts
-from elgo.model.checkpoint import load_policy, shipped_weights
-from elgo.model.env import ProblemName, Task
-from elgo.model.policy import Policy, PolicyConfig
 from elgo.problem.augment import normalise, symmetry
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
+from elgo.problem.task import Task
 
-Views = tuple[list[Task], list[NDArray[np.int64]]]
-
-
-def views(instance: Instance, starts: int | None, symmetries: int, seed: int, policy: PolicyConfig) -> Views:
-    """What to decode: the instance under its symmetries, and the first nodes of the rollouts of each."""
-    indices = distinct_symmetries(symmetries, policy, instance.customers)
-    tasks = [make_task(instance, index) for index in indices]
-    return tasks, [choose_starts(task, starts, seed, policy, len(tasks)) for task in tasks]
+Augmentations = tuple[list[Task], list[NDArray[np.int64]]]
 
 
-def distinct_symmetries(count: int, policy: PolicyConfig, customers: int) -> list[int]:
-    """Which of the first `count` symmetries to decode: a window alone sees rotations as the same instance.
-
-    Not so with the kin of a CVRP, which shows other savings solutions and plans each time. Only in large ones would
-    finding them take longer than all rollouts.
-    """
-    same = policy.local == "window" and not policy.global_policy
-    if policy.kin and policy.problem == "cvrp" and customers <= MOST_CUSTOMERS:
-        same = False
-    return list(range(count))[:2] if same else list(range(count))  # 1 is a reflection
+def augmentations(instance: Instance, starts: int | None, symmetries: int, seed: int) -> Augmentations:
+    """Return the instance under the first `symmetries` symmetries as tasks, and the start nodes of each."""
+    tasks = [make_task(instance, index) for index in range(symmetries)]
+    return tasks, [choose_starts(task, starts, seed) for task in tasks]
 
 
 def make_task(instance: Instance, index: int = 0) -> Task:
@@ -83,15 +65,3 @@ def routes(instance: Instance, actions: NDArray[np.int32]) -> tuple[tuple[int, .
 def _chunks(count: int, size: int) -> Iterator[slice]:
     for begin in range(0, count, size):
         yield slice(begin, min(begin + size, count))
-
-
-def policy_for(instance: Instance, weights: str | Path | None) -> Policy:
-    """The policy in a weights file, by default that of the package."""
-    path = Path(weights) if weights is not None else shipped_weights(instance.problem)
-    return _load(path, path.stat().st_mtime_ns if path.is_file() else 0, instance.problem)
-
-
-@lru_cache(maxsize=4)
-def _load(path: Path, modified: int, problem: ProblemName) -> Policy:
-    """Weights are read once per file and version of it, however many instances are solved."""
-    return load_policy(path, problem)

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.model.env import Task, make_batch
-from elgo.model.policy import Policy
-from elgo.window import WindowPolicy
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
+from elgo.problem.task import Task
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -82,22 +82,14 @@ def decode(
 ) -> list[Actions]:
     """Roll out `starts[i]` (M_i,) of each task; greedy, or sampled when a generator is given, or one for each task.
 
-    Rollouts that have begun already, (M_i, P_i), are completed. Tasks may differ in size. Gives (M_i, T_i) node indices
-    per task, the start first. A list `certainty` is filled with the highest probability that a node had at each sampled
-    move (M_i, T_i); 0 for what was given, and greedy moves.
+    Tasks may differ in size. Gives (M_i, T_i) node indices per task, the start first. A list `certainty` is filled with the highest probability that a node had at each sampled
+    move (M_i, T_i); 0 for the start, and for greedy moves.
     """
     from elgo.decode import compiled as fast
 
-    on_cpu = next(policy.parameters()).device.type == "cpu"
-    starts = [first[:, None] if first.ndim == 1 else first for first in starts]
-    fits = on_cpu and fast.supports(policy.config)
-    if policy.config.local != "window":
-        fits = fits and all(first.shape[1] == 1 for first in starts)
+    fits = policy.device.type == "cpu" and fast.supports(policy.config)
     if config.path == "fast" and not fits:
-        raise ValueError(
-            "path is 'fast', but the kernels know only the light local policy from the start, or a window alone, "
-            "on the CPU"
-        )
+        raise ValueError("path is 'fast', but the kernels know only the light local policy, on the CPU")
     use_fast = config.path != "plain" and fits
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
     for task, first in zip(tasks, starts, strict=True):
@@ -116,28 +108,11 @@ def decode(
     return [actions for actions, _ in out]
 
 
-def check_starts(task: Task, begun: NDArray[np.int64]) -> None:
-    """Raise ValueError unless rollouts (M, P) can begin like this: the kernels trust them."""
+def check_starts(task: Task, starts: NDArray[np.int64]) -> None:
+    """Raise ValueError unless rollouts can begin at these nodes: the kernels trust them."""
     low, high = (0 if task.demand is None else 1), len(task.coords) - 1
-    starts = begun[:, :1]
-    if begun.size == 0 or starts.min() < low or begun.min() < 0 or begun.max() > high:
-        raise ValueError(f"starts are {starts.ravel().tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
-    for walk in begun if begun.shape[1] > 1 else ():
-        if not _can_begin(task, walk):
-            raise ValueError(f"a rollout begins with {walk.tolist()}, which no vehicle can drive")
-
-
-def _can_begin(task: Task, walk: NDArray[np.int64]) -> bool:
-    """Whether nobody is visited twice, and in CVRP all loads fit and the depot is left as long as there is work."""
-    visits = walk if task.demand is None else walk[walk > 0]
-    if len(np.unique(visits)) < len(visits):
-        return False
-    if task.demand is None or task.capacity is None:
-        return True
-    loads = [task.demand[route].sum() for route in np.split(walk, np.flatnonzero(walk == 0))]
-    end = len(walk) if len(visits) < len(task.demand) - 1 else np.flatnonzero(walk)[-1] + 1
-    waits = (walk[1:end] == 0) & (walk[: end - 1] == 0)
-    return max(loads) <= task.capacity and not waits.any()
+    if starts.size == 0 or starts.min() < low or starts.max() > high:
+        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
 
 
 def longest(task: Task) -> int:
@@ -178,10 +153,10 @@ def _groups(
     config: DecodeConfig,
     use_fast: bool,
 ) -> Iterator[list[int]]:
-    """Indices of tasks to work on together: begun equally far, of equal size on the fast path, as memory allows."""
+    """Indices of tasks to work on together: of equal size on the fast path, as many as memory allows."""
 
-    def kind(i: int) -> tuple[int, int]:
-        return starts[i].shape[1], len(tasks[i].coords) if use_fast else 0
+    def kind(i: int) -> int:
+        return len(tasks[i].coords) if use_fast else 0
 
     order = sorted(range(len(tasks)), key=lambda i: (kind(i), len(tasks[i].coords)))
     for _, members in groupby(order, key=kind):
@@ -215,8 +190,6 @@ def _fast_bytes(policy: Policy, n: int, config: DecodeConfig) -> float:
     if not policy.config.global_policy:
         return lists
     table = 2 * _table_bytes(policy, n) if _has_table(policy, n, config) else 0.0
-    if policy.config.distance_bias:  # of the encoder, as large as the table, with a copy
-        table = max(table, 2 * _table_bytes(policy, n))
     return table + lists + 40.0 * n * policy.config.width
 
 
@@ -230,7 +203,7 @@ def _plain_bytes(policy: Policy, n: int) -> float:
 
 def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _Reporter) -> list[Rollouts]:
     """Tasks of any sizes in one padded batch; the starts in chunks that fit into memory."""
-    device = next(policy.parameters()).device
+    device = policy.device
     batch = make_batch([task for task, _, _ in parts]).to(device)
     encoded = policy.encode(batch)
     most = max(len(starts) for _, starts, _ in parts)
@@ -241,13 +214,10 @@ def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: 
     for begin in range(0, most, width):
         # A task with fewer starts repeats its last one; the surplus is cut off below.
         rows = [np.arange(begin, min(begin + width, most)).clip(max=len(starts) - 1) for _, starts, _ in parts]
-        begun = torch.from_numpy(np.stack([starts[row] for (_, starts, _), row in zip(parts, rows, strict=True)]))
-        actions = list(begun.to(device).unbind(2))
-        first, sure = actions[0], [torch.zeros(begun.shape[:2])] * len(actions)
-        state = policy.problem.start(batch, first)
-        for node in actions[1:]:
-            state = policy.problem.step(batch, state, node)
-        while not bool(policy.problem.finished(batch, state).all()):
+        first = np.stack([starts[row] for (_, starts, _), row in zip(parts, rows, strict=True)])
+        actions, sure = [torch.from_numpy(first).to(device)], [torch.zeros(first.shape)]
+        state = policy.env.start(batch, actions[0])
+        while not bool(policy.env.finished(batch, state).all()):
             scores, closed = policy.scores(encoded, state)
             if parts[0][2].size:
                 drawn = [_column(uniform, row, len(actions)) for (_, _, uniform), row in zip(parts, rows, strict=True)]
@@ -257,7 +227,7 @@ def _plain(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: 
             else:
                 sure.append(torch.zeros(first.shape))
                 chosen = (scores + closed).argmax(-1)
-            state = policy.problem.step(batch, state, chosen)
+            state = policy.env.step(batch, state, chosen)
             actions.append(chosen)
             report(running=len(actions) * len(parts) * first.shape[1] * n)
         report(finished=len(parts) * first.shape[1] * n * n)
@@ -299,19 +269,17 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     """Tasks of one size: blocks of rollouts on a pool of threads."""
     from elgo.decode import compiled as fast
 
-    n, depot, window = len(parts[0][0].coords), policy.problem.has_depot, policy.config.local == "window"
-    euclidean = window or policy.config.coordinates == "euclidean"
+    n, depot, euclidean = len(parts[0][0].coords), policy.env.has_depot, policy.config.coordinates == "euclidean"
     ends = np.cumsum([len(starts) for _, starts, _ in parts])
     out = np.zeros((ends[-1], longest(parts[0][0])), np.int32)  # the rollouts of all tasks, one behind the other
     sure = np.zeros(out.shape, np.float32)
     size = max(1, min(BLOCK, -(-len(out) // config.workers)))
-    edges = [0, *(ends[-1:] if window else ends)]  # a window's block may span several tasks
-    blocks = [slice(a + part.start, a + part.stop) for a, b in pairwise(edges) for part in _slices(b - a, size)]
+    blocks = [slice(a + part.start, a + part.stop) for a, b in pairwise([0, *ends]) for part in _slices(b - a, size)]
     controls = np.zeros((len(blocks), 2), np.int64)
     # The blocks are what runs in parallel: within them, neither BLAS nor torch may start more threads.
     with one_blas_thread(), ThreadPoolExecutor(config.workers) as pool:
         planes = list(pool.map(lambda part: fast.plane(part[0].coords, depot, euclidean), parts))
-        kernel = _window_kernel(policy, parts, planes) if window else _light_kernel(policy, parts, planes, config)
+        kernel = _kernel(policy, parts, planes, config)
         with torch_threads(1):
             jobs = [pool.submit(kernel, rows, out[rows], sure[rows], controls[i]) for i, rows in enumerate(blocks)]
             try:
@@ -327,7 +295,7 @@ def _fast(policy: Policy, parts: Sequence[Part], config: DecodeConfig, report: _
     return [_trim(*rollouts) for rollouts in zip(np.split(out, ends[:-1]), np.split(sure, ends[:-1]), strict=True)]
 
 
-def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane], config: DecodeConfig) -> Kernel:
+def _kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane], config: DecodeConfig) -> Kernel:
     """The paper's network: tables in torch, everything else in one compiled function."""
     from elgo.decode import compiled as fast
 
@@ -343,27 +311,8 @@ def _light_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]
         demand = np.zeros(0, np.int64) if task.demand is None else task.demand
         capacity = task.capacity or 0
         fast.run_block(
-            tables[i], local, planes[i], rule, demand, capacity, starts[own].ravel(), uniform[own], out, sure, control
+            tables[i], local, planes[i], rule, demand, capacity, starts[own], uniform[own], out, sure, control
         )  # fmt: skip
-
-    return run
-
-
-def _window_kernel(policy: Policy, parts: Sequence[Part], planes: Sequence[Plane]) -> Kernel:
-    """A window alone: compiled functions for rollouts of all tasks together."""
-    from elgo.fast_window import make_board, run_block
-    from elgo.fast_window_network import make_network
-    from elgo.kin import find_kin
-
-    net = policy.local
-    assert isinstance(net, WindowPolicy)
-    tasks = [task for task, _, _ in parts]
-    network, board = make_network(net), make_board(tasks, planes, [find_kin(x) for x in tasks] if net.sees_kin else [])
-    which = np.repeat(np.arange(len(parts)), [len(starts) for _, starts, _ in parts])
-    starts, uniforms = np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
-
-    def run(rows: slice, out: Actions, sure: Certainty, control: NDArray[np.int64]) -> None:
-        run_block(network, board, which[rows], starts[rows], uniforms[rows], out, sure, control)
 
     return run
 

@@ -1,52 +1,98 @@
-"""Weights on disk: safetensors with the config inside, and the import of the official code's checkpoints."""
+"""Weights on disk: safetensors with the config in the header. Reading them needs numpy only, a Policy needs torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors.numpy import save
 
-from elgo.model.env import ProblemName
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
 from elgo.problem.files import atomic_write
+from elgo.problem.task import ProblemName
+
+if TYPE_CHECKING:
+    from elgo.model.ensemble import Policy
 
 SHIPPED = Path(__file__).parent / "weights"
 
 
-def shipped_weights(problem: ProblemName) -> Path:
-    """The file in the package that `solve` takes by default."""
-    return SHIPPED / f"{problem}.safetensors"
+class Weights(NamedTuple):
+    """The content of a weights file."""
+
+    config: PolicyConfig
+    tensors: dict[str, NDArray[np.float32]]
+    training: str  # how they were trained, in a sentence
 
 
-def save_policy(path: Path, policy: Policy, training: str, dtype: torch.dtype = torch.float16) -> None:
+def model_names() -> list[str]:
+    """Return the names of the models in the package; each has a file NAME-PROBLEM.safetensors per problem."""
+    return sorted({file.stem.rsplit("-", 1)[0] for file in SHIPPED.glob("*.safetensors")})
+
+
+def model_file(name: str | Path, problem: ProblemName) -> Path:
+    """Return the file of a model of the package by name, or FILE.safetensors itself."""
+    if Path(name).suffix == ".safetensors":
+        return Path(name)
+    file = SHIPPED / f"{name}-{problem}.safetensors"
+    if not file.is_file():
+        raise ValueError(f"model is {str(name)!r}; there are {', '.join(model_names())}, or name a FILE.safetensors")
+    return file
+
+
+def load_model(name: str | Path, problem: ProblemName) -> Policy:
+    """Return a model of the package by name, or of FILE.safetensors; each version of a file is read once."""
+    file = model_file(name, problem)
+    return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, problem)
+
+
+@lru_cache(maxsize=4)
+def _load(file: Path, modified: int, problem: ProblemName) -> Policy:
+    return load_policy(file, problem)
+
+
+def save_policy(path: Path, policy: Policy, training: str, dtype: type[np.floating] = np.float16) -> None:
     """Write the parameters, the config and a sentence on how they were trained, atomically."""
-    tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in policy.state_dict().items()}
+    tensors = {name: value.detach().cpu().float().numpy().astype(dtype) for name, value in policy.state_dict().items()}
     metadata = {"config": json.dumps(asdict(policy.config)), "training": training}
     atomic_write(path, save(tensors, metadata))
 
 
 def load_policy(path: Path, problem: ProblemName | None = None) -> Policy:
-    """The policy in a weights file, in float32; ValueError if it is not one, or one for another problem."""
+    """Return the policy in a weights file, in float32; ValueError if it is not one, or one for another problem."""
+    import torch
+
+    from elgo.model.ensemble import Policy
+
+    weights = read_weights(path, problem)
+    policy = Policy(weights.config)
+    expected = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
+    check_tensors(path, expected, weights.tensors)
+    policy.load_state_dict({name: torch.from_numpy(value) for name, value in weights.tensors.items()})
+    return policy.eval()
+
+
+def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
+    """Return the content of a weights file; ValueError if it is not one, or one for another problem."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise ValueError(f"{path}: no such weights file") from None
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path}: not a safetensors file ({error})") from None
-    policy = Policy(_parse_config(path, metadata))
-    if problem is not None and policy.config.problem != problem:
-        raise ValueError(f"{path}: problem is {policy.config.problem!r}, but the instance needs {problem!r}")
-    _load_state(path, policy, tensors)
-    return policy.eval()
+    config = _parse_config(path, metadata)
+    if problem is not None and config.problem != problem:
+        raise ValueError(f"{path}: problem is {config.problem!r}, but the instance needs {problem!r}")
+    return Weights(config, tensors, metadata.get("training", ""))
 
 
 def _parse_config(path: Path, metadata: Mapping[str, str]) -> PolicyConfig:
@@ -68,120 +114,12 @@ def _parse_config(path: Path, metadata: Mapping[str, str]) -> PolicyConfig:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _load_state(path: Path, policy: Policy, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors into the policy; the first missing, unknown or misshapen one is named."""
-    expected = policy.state_dict()
+def check_tensors(path: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, NDArray]) -> None:
+    """Raise ValueError that names the first tensor that is missing, unknown, misshapen or not finite."""
     for name in sorted(set(expected) ^ set(tensors)):
         raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'unknown'}")
     for name, value in tensors.items():
-        if value.shape != expected[name].shape:
-            raise ValueError(f"{path}: tensor {name!r} is {tuple(value.shape)}, must be {tuple(expected[name].shape)}")
-        if not bool(value.isfinite().all()):
+        if value.shape != expected[name]:
+            raise ValueError(f"{path}: tensor {name!r} is {tuple(value.shape)}, must be {expected[name]}")
+        if not np.isfinite(value).all():
             raise ValueError(f"{path}: tensor {name!r} has a number that is not finite")
-    policy.load_state_dict(dict(tensors))
-
-
-# --- the official code -----------------------------------------------------------------------------------------------
-# Names on the left are ours. The official TSP and CVRP networks name the same things differently.
-
-_LAYER = {
-    "combine": "multi_head_combine",
-    "norm1": ("addAndNormalization1.norm", "add_n_normalization_1.norm"),
-    "norm2": ("addAndNormalization2.norm", "add_n_normalization_2.norm"),
-    "up": ("feedForward.W1", "feed_forward.W1"),
-    "down": ("feedForward.W2", "feed_forward.W2"),
-}
-_LOCAL = {"embed": "init_emb", "query": "Wq", "key": "Wk", "value": "Wv", "combine": "multi_head_combine"}
-
-
-def import_official(source: Path, target: Path) -> None:
-    """Convert a checkpoint of the official ELG code (lamda-bbo/ELG) into a weights file.
-
-    Only tensors are read (weights_only). The number of heads and K are not in such a file: the paper's are taken.
-    """
-    state = _read_official(source)
-    try:
-        policy = _convert(source, state)
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:  # tensors of other shapes than such a file has
-        line = str(error).splitlines()[0]
-        raise ValueError(line if line.startswith(f"{source}:") else f"{source}: {line}") from None
-    save_policy(target, policy, f"imported from a checkpoint of the official ELG code, {source.name}", torch.float32)
-
-
-def _read_official(source: Path) -> dict[str, Tensor]:
-    if not source.is_file():
-        raise ValueError(f"{source}: no such checkpoint")
-    try:
-        content: Any = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds, from pickle, zip and its own
-        reason = str(error).splitlines() or [type(error).__name__]
-        raise ValueError(f"{source}: not a checkpoint that loads safely ({reason[0]})") from None
-    state = content.get("model_state_dict", content) if isinstance(content, dict) else None
-    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{source}: model_state_dict is missing")
-    return {str(name): value for name, value in state.items()}
-
-
-def _convert(source: Path, state: dict[str, Tensor]) -> Policy:
-    problem: ProblemName = "cvrp" if "encoder.embedding_depot.weight" in state else "tsp"
-    local = "decoder.local_policies.0" if problem == "cvrp" else "decoder.local_policy_0"
-    rest = dict(state)
-
-    def take(name: str) -> Tensor:
-        if name not in rest:
-            raise ValueError(f"{source}: tensor {name!r} is missing")
-        return rest.pop(name).float()
-
-    out: dict[str, Tensor] = {}
-
-    def copy(ours: str, theirs: str, *kinds: str) -> None:
-        for kind in kinds:
-            out[f"{ours}.{kind}"] = take(f"{theirs}.{kind}")
-
-    both = ("weight", "bias")
-    copy("global_.embed", "encoder.embedding_node" if problem == "cvrp" else "encoder.embedding", *both)
-    if problem == "cvrp":
-        copy("global_.embed_depot", "encoder.embedding_depot", *both)
-    layers = len({name.split(".")[2] for name in state if name.startswith("encoder.layers.")})
-    for i in range(layers):
-        ours, theirs = f"global_.layers.{i}", f"encoder.layers.{i}"
-        out[f"{ours}.qkv.weight"] = torch.cat([take(f"{theirs}.W{kind}.weight") for kind in "qkv"])
-        for mine, names in _LAYER.items():
-            copy(f"{ours}.{mine}", f"{theirs}.{names if isinstance(names, str) else names[problem == 'cvrp']}", *both)
-    query = take("decoder.Wq_last.weight")
-    out["global_.query_last.weight"] = query[:, : query.shape[0]]
-    if problem == "cvrp":  # the load is the last input of the query
-        out["global_.query_load.weight"] = query[:, query.shape[0] :]
-    else:
-        copy("global_.query_first", "decoder.Wq_first", "weight")
-    copy("global_.key", "decoder.Wk", "weight")
-    copy("global_.value", "decoder.Wv", "weight")
-    copy("global_.combine", "decoder.multi_head_combine", *both)
-    has_local = f"{local}.cur_token_emb" in state
-    if has_local:
-        out["local.context"] = take(f"{local}.cur_token_emb")
-        if problem == "cvrp":  # the official code gives the depot features of 0, so that its token is the bias
-            out["local.depot"] = state[f"{local}.init_emb.bias"].float()
-        for mine, name in _LOCAL.items():
-            copy(f"local.{mine}", f"{local}.{name}", *(both if mine in ("embed", "combine") else ("weight",)))
-    if rest:
-        raise ValueError(f"{source}: tensor {min(rest)!r} is unknown")
-    return _official_policy(source, problem, layers, has_local, out)
-
-
-def _official_policy(
-    source: Path, problem: ProblemName, layers: int, has_local: bool, tensors: dict[str, Tensor]
-) -> Policy:
-    config = PolicyConfig(
-        problem,
-        width=tensors["global_.combine.bias"].shape[0],
-        hidden=tensors["global_.layers.0.up.bias"].shape[0],
-        layers=layers,
-        local_policy=has_local,
-        local_width=tensors["local.context"].shape[0] if has_local else PolicyConfig(problem).local_width,
-    )
-    policy = Policy(config)
-    if not has_local:  # a checkpoint of the first stage: the local policy exists, untrained and switched off
-        tensors |= {name: value for name, value in policy.state_dict().items() if name.startswith("local.")}
-    _load_state(source, policy, tensors)
-    return policy

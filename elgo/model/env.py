@@ -1,28 +1,20 @@
-"""TSP and CVRP as construction problems: where the two differ.
+"""The environments: TSP and CVRP as construction problems.
 
 A solution is built node by node. `Batch` is what is known beforehand, `State` what has been built so far, and each
-problem says which nodes may come next. Everything is a pure function of its arguments; masks are True = allowed.
+environment says which nodes may come next. Everything is a pure function of its arguments; masks are True = allowed.
+A new problem is one more class here, and one more name in `elgo.problem.task`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-ProblemName = Literal["tsp", "cvrp"]
-
-
-class Task(NamedTuple):
-    """One instance as the policy sees it: points in the unit square and exact integer demands."""
-
-    coords: NDArray[np.float64]  # (n, 2); CVRP: the depot first
-    demand: NDArray[np.int64] | None  # (n,) in units; 0 at the depot
-    capacity: int | None
+from elgo.problem.task import ProblemName, Task
 
 
 class Batch(NamedTuple):
@@ -70,7 +62,7 @@ def make_batch(tasks: Sequence[Task]) -> Batch:
     )
 
 
-class Problem(Protocol):
+class Environment(Protocol):
     """What the policy and the decoder ask of a problem."""
 
     name: ProblemName
@@ -81,9 +73,6 @@ class Problem(Protocol):
 
     def load_share(self, batch: Batch, state: State) -> Tensor:
         """(B, M) float32: what is left in the vehicle as a share of its capacity; 0 in TSP."""
-
-    def anchor(self, state: State) -> Tensor:
-        """(B, M) the node at which the walk must end: the first one of a tour, or the depot."""
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         """The state after the first move to `starts` (B, M)."""
@@ -138,9 +127,6 @@ class TSP:
     def load_share(self, batch: Batch, state: State) -> Tensor:
         return state.load.float()
 
-    def anchor(self, state: State) -> Tensor:
-        return state.first
-
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
         return State(starts, starts, visited.scatter(2, starts[:, :, None], True), torch.zeros_like(starts))
@@ -177,9 +163,6 @@ class CVRP:
 
     def load_share(self, batch: Batch, state: State) -> Tensor:
         return state.load.float() / _capacity(batch)[:, None].float()
-
-    def anchor(self, state: State) -> Tensor:
-        return torch.zeros_like(state.current)
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
@@ -227,4 +210,4 @@ def _capacity(batch: Batch) -> Tensor:
     return batch.capacity
 
 
-PROBLEMS: dict[ProblemName, Problem] = {"tsp": TSP(), "cvrp": CVRP()}
+ENVIRONMENTS: dict[ProblemName, Environment] = {"tsp": TSP(), "cvrp": CVRP()}

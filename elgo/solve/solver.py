@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,25 +16,17 @@ from elgo.search.fallback import Routes, quick_routes
 from elgo.solve.deadline import Late, in_time
 
 if TYPE_CHECKING:
-    from elgo.decode.multistart import Views
-    from elgo.decode.rollout import Actions, DecodeConfig
-    from elgo.model.policy import Policy
+    from elgo.decode.rollout import DecodeConfig
+    from elgo.model.ensemble import Policy
     from elgo.search.data import Ground, NodeArray
 
 SHORTEST, LONGEST = 5.0, 60.0  # seconds for an instance unless told otherwise
 PER_NODE = 0.01  # and between these so many per node
-POLICY_SHARE = 0.2  # of the time limit is the policy's, at most
-IMPORT_SECONDS = 2.0  # that loading the policy may take, the first time
-PLANNED = 0.7  # of its share is filled with rollouts: those that are not ready in time are lost
 SAVINGS_SECONDS = 2e-4  # per node, at most
-KIN_SECONDS = {"tsp": 4e-3, "cvrp": 1e-1}  # per node, at most, to find kin
-LARGE_KIN_SECONDS = {"tsp": 2e-4, "cvrp": 1e-3}  # the same in instances that are too large for linear programs
-KIN_SHARE = 0.5  # of the policy's time, at most, for that
 GRACE = 0.1  # seconds that fast_tsp may be late
 DESCENT_SHARE = 0.05  # of a TSP's time for our own search, before the policy
 KICKS_SHARE = 0.1  # of a TSP's time for our own search, before fast_tsp, which answers only at its end
 
-_MEASURED: dict[tuple[str, str, int], float] = {}  # seconds for one move, by policy, problem and about the size
 
 Progress = Callable[[float], None]
 OnImprovement = Callable[["Improvement", Solution], None]
@@ -156,34 +146,6 @@ def solve(
     return run.policy_only(start) if run.config.policy_only else run.anytime(start)
 
 
-def kin_seconds(instance: Instance) -> float:
-    """How long it may take to find kin."""
-    from elgo.kin import MOST_NODES
-
-    per_node = LARGE_KIN_SECONDS if instance.size > MOST_NODES else KIN_SECONDS
-    return instance.size * per_node[instance.problem]
-
-
-class _Pace:
-    """Listens to progress: how long all of it takes, without what had to be loaded or compiled before the beginning."""
-
-    def __init__(self, on_progress: Progress | None) -> None:
-        self.on_progress = on_progress
-        self.marks: list[tuple[float, float]] = []  # when so much was done, the first and the last time
-
-    def __call__(self, done: float) -> None:
-        self.marks = [*self.marks[:1], (time.perf_counter(), done)]
-        if self.on_progress is not None:
-            self.on_progress(done)
-
-    def seconds(self) -> float | None:
-        """None if too little was seen."""
-        if not self.marks or self.marks[0][1] == self.marks[-1][1]:
-            return None
-        (begin, before), (end, done) = self.marks
-        return (end - begin) / (done - before)
-
-
 class _Run:
     """One call of solve: its clock, the best solution so far, and the stages that make it better."""
 
@@ -236,7 +198,7 @@ class _Run:
     def policy_only(self, start: Solution | None) -> Result:
         if start is not None:
             self.offer(start, "warm start")
-        self._decode(self._policy(), self.config.starts, self.config.symmetries, self.on_progress)
+        self._decode(self._policy())
         if self.best is None:
             raise ValueError(f"{self.instance.name}: vehicles is {self.config.vehicles}, the policy's routes are more")
         return self._result()
@@ -263,12 +225,9 @@ class _Run:
             return
         finally:
             self.spent["load"] = time.perf_counter() - begin
-        from elgo.search.annealing import forgets_its_start
         from elgo.search.tsp import takes_fast_tsp
 
         self._construct(ground)
-        if not forgets_its_start(self.instance):
-            self._ask_policy()
         begin = time.perf_counter()
         try:
             if self.instance.problem == "cvrp":
@@ -301,76 +260,23 @@ class _Run:
         elif SAVINGS_SECONDS * self.instance.size < 0.5 * self.left():
             self.offer_routes(savings(self.instance), "savings")
 
-    def _ask_policy(self) -> None:
-        """The policy's best of as many rollouts as fit into its share of the time; none if not even one does."""
-        share = POLICY_SHARE * self.left()
-        until = time.perf_counter() + share
-        if share < (IMPORT_SECONDS if "torch" not in sys.modules else 0.0):
-            return
-
-        def stop_in_time(done: float) -> None:
-            if time.perf_counter() > until:
-                raise Late
-
-        try:
-            policy = in_time(self._policy, until)
-            kind, workers = self._kind(policy), self.config.workers
-            kin = kin_seconds(self.instance) if policy.config.kin else 0.0
-            if kin > KIN_SHARE * share:
-                return
-            if kind not in _MEASURED:  # one rollout for each core shows how fast it is
-                self._decode(policy, min(workers, self.config.starts or workers), 1, stop_in_time, until)
-            per_rollout = self.instance.customers * _MEASURED.get(kind, math.inf) / workers
-            rollouts = int((PLANNED * (until - time.perf_counter()) - kin) / per_rollout)
-            starts = min(rollouts, self.config.starts or self.instance.customers)
-            if rollouts >= workers:
-                most = int(KIN_SHARE * share / kin) if kin else self.config.symmetries  # each has its own kin
-                symmetries = min(self.config.symmetries, rollouts // starts, most)
-                self._decode(policy, starts, symmetries, stop_in_time, until)
-        except Late:
-            return
-
-    def _kind(self, policy: Policy) -> tuple[str, str, int]:
-        """Moves of one kind take about the same time."""
-        return policy.config.local, self.instance.problem, self.instance.size.bit_length()
-
     def _policy(self) -> Policy:
-        from elgo.decode.multistart import policy_for
+        from elgo.model.checkpoint import load_model
 
         begin = time.perf_counter()
-        policy = policy_for(self.instance, self.config.weights)
+        policy = load_model(self.config.weights or "elg", self.instance.problem)
         self.spent["load"] += time.perf_counter() - begin
         return policy
 
-    def _decode(
-        self,
-        policy: Policy,
-        starts: int | None,
-        symmetries: int,
-        on_progress: Progress | None,
-        until: float | None = None,
-    ) -> None:
-        from elgo.decode.multistart import best_solution, views, with_few_routes
+    def _decode(self, policy: Policy) -> None:
+        from elgo.decode.multistart import augmentations, best_solution, with_few_routes
         from elgo.decode.rollout import decode
 
         begin = time.perf_counter()
-        pace = _Pace(on_progress)
-
-        def make_views() -> Views:
-            return views(self.instance, starts, symmetries, self.config.seed, policy.config)
-
-        def roll_out() -> list[Actions]:
-            return decode(policy, tasks, nodes, self.config.decoding(), on_progress=pace)
-
-        try:  # kin of a large instance and compiling the decoder take seconds
-            tasks, nodes = make_views() if until is None else in_time(make_views, until)
-            rollouts = roll_out() if until is None else in_time(roll_out, until)
-        finally:
-            self.spent["decode"] += time.perf_counter() - begin
-            if (seconds := pace.seconds()) is not None:
-                moves = len(nodes[0]) * len(tasks) * self.instance.customers
-                _MEASURED[self._kind(policy)] = seconds * min(self.config.workers, len(nodes[0])) / moves
-        self.starts, self.symmetries = len(nodes[0]), len(tasks)
+        tasks, starts = augmentations(self.instance, self.config.starts, self.config.symmetries, self.config.seed)
+        rollouts = decode(policy, tasks, starts, self.config.decoding(), on_progress=self.on_progress)
+        self.spent["decode"] += time.perf_counter() - begin
+        self.starts, self.symmetries = len(starts[0]), len(tasks)
         if self.config.vehicles is not None:
             rollouts = with_few_routes(rollouts, self.config.vehicles)
         if rollouts:

@@ -29,8 +29,11 @@ from torch.autograd.function import once_differentiable
 from elgo.decode import compiled as fast
 from elgo.decode.compiled import CLOSED, FAST, UNDERFLOW, Floats, LocalTables, Plane, Rules
 from elgo.decode.rollout import one_blas_thread
-from elgo.model.env import Batch, State, Task, make_batch
-from elgo.model.policy import Cache, Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import Batch, State, make_batch
+from elgo.model.global_policy import Encoding
+from elgo.problem.task import Task
 
 BLOCK = 128  # states whose weights are in the cache together
 SLICE = 2048  # states of which a thread takes care together; the same for any number of threads, as sums depend on it
@@ -71,20 +74,43 @@ class GlimpseTables(NamedTuple):
         return GlimpseTables(*(x[h] for x in self))
 
 
-def fits(policy: Policy, cache: Cache) -> bool:
+def fits(policy: Policy, cache: Encoding) -> bool:
     """Whether the kernels know this network, and it runs where they do; `Policy.logits` runs everywhere."""
-    light = policy.config.global_policy and policy.config.local == "light"
     on_cpu = cache.keys.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return on_cpu and light and cache.keys.dtype == torch.float32 and fast.supports(policy.config)
+    return on_cpu and policy.config.global_policy and cache.keys.dtype == torch.float32 and fast.supports(policy.config)
 
 
-def log_prob(policy: Policy, cache: Cache, state: State, chosen: Tensor) -> Tensor:
+def log_prob(
+    policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None, uncertain: Tensor | None = None
+) -> Tensor:
+    """Return what `Policy.log_prob` does, from compiled kernels where these know the network.
+
+    Of one task, `uncertain` (1, M, S) may say where it is worth computing: elsewhere the policy is so sure of its move
+    that the log-probability is taken as 0.
+    """
+    if steps is None:
+        steps = torch.arange(1, actions.shape[2], device=actions.device)
+    state = policy.env.along(batch, actions, steps)
+    chosen = actions[:, :, steps].flatten(1, 2)
+    encoding = policy.encode(batch)
+    compute = move_log_prob if fits(policy, encoding) else Policy.move_log_prob
+    if uncertain is None:
+        return compute(policy, encoding, state, chosen).view(*actions.shape[:2], -1)
+    worth = uncertain[0].flatten()
+    log_p = torch.zeros(chosen.shape, device=chosen.device)
+    if worth.any():
+        found = compute(policy, encoding, State(*(part[:, worth] for part in state)), chosen[:, worth])
+        log_p = log_p.masked_scatter(worth, found)
+    return log_p.view(*actions.shape[:2], -1)
+
+
+def move_log_prob(policy: Policy, cache: Encoding, state: State, chosen: Tensor) -> Tensor:
     """(B, M) log-probability of moving to `chosen` (B, M)."""
-    is_open = fast.pad_nodes(policy.problem.valid(cache.batch, state)).float()
+    is_open = fast.pad_nodes(policy.env.valid(cache.batch, state)).float()
     free = is_open.sum(-1) > 1
     with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
         local = fast.local_tensors(policy)
-    opened = is_open[:, :, int(policy.problem.has_depot) :].sum(-1).long()
+    opened = is_open[:, :, int(policy.env.has_depot) :].sum(-1).long()
     log_p = []
     for i, own in enumerate(free):
         tables, other = _glimpse_tables(policy, cache, state, i, own)
@@ -100,11 +126,11 @@ def warm_up() -> None:
     """Have the kernels ready: loaded from the cache, compiled the first time ever."""
     policy = Policy(PolicyConfig("tsp", width=8, heads=1, layers=1, hidden=8))
     batch = make_batch([Task(np.eye(3, 2), None, None)])
-    policy.log_prob(batch, torch.arange(3)[None, None]).sum().backward()
+    log_prob(policy, batch, torch.arange(3)[None, None]).sum().backward()
 
 
 def _glimpse_tables(
-    policy: Policy, cache: Cache, state: State, i: int, own: Tensor
+    policy: Policy, cache: Encoding, state: State, i: int, own: Tensor
 ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     """Task i's `GlimpseTables`, through which gradients flow, and the row of the second one for its states `own`."""
     net, heads = policy.global_, policy.config.heads
@@ -116,21 +142,21 @@ def _glimpse_tables(
         row = state.first[i, own]
     else:
         assert net.query_load is not None
-        load, row = policy.problem.load_share(cache.batch, state)[i, own].unique(return_inverse=True)
+        load, row = policy.env.load_share(cache.batch, state)[i, own].unique(return_inverse=True)
         other = load[:, None] * (net.query_load.weight.view(heads, 1, -1) @ keys)
     return (fast.pad_nodes(last), fast.pad_nodes(other), fast.pad_nodes(cache.values[i].transpose(1, 2))), row
 
 
 def _place(policy: Policy, batch: Batch, i: int) -> Place:
     demand = np.zeros(0, np.int64) if batch.demand is None else batch.demand[i].numpy()
-    plane = fast.plane(batch.coords[i].numpy(), policy.problem.has_depot, policy.config.coordinates == "euclidean")
+    plane = fast.plane(batch.coords[i].numpy(), policy.env.has_depot, policy.config.coordinates == "euclidean")
     return Place(demand, plane, fast.rules(policy.config))
 
 
-def _base(policy: Policy, cache: Cache, i: int) -> Tensor:
+def _base(policy: Policy, cache: Encoding, i: int) -> Tensor:
     """(P,) what a node's score has in every state: the offset minus xi, and without xi for the depot."""
     xi = torch.full_like(cache.offset[i], policy.config.xi if policy.config.penalty else 0.0)
-    xi[: int(policy.problem.has_depot)] = 0.0
+    xi[: int(policy.env.has_depot)] = 0.0
     return fast.pad_nodes(cache.offset[i] - xi)
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from elgo.model.policy import PolicyConfig
+from elgo.model.config import PolicyConfig
 from elgo.problem.generate import CVRP_DISTRIBUTIONS, POINT_DISTRIBUTIONS
 from elgo.train.labels import parse_sizes
 
@@ -27,22 +27,16 @@ class DataConfig:
     # of rollouts, it may be several names, "set_x,uniform": in turn
     batch: int = 120  # most instances per step, over all processes
     nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
-    pool: int = 0  # of rollouts: so many batches in turn (kin of 2,048 instances is remembered); 0: new ones
     starts: int = 0  # M rollouts or walks per instance; 0: one from every node
-    branches: float = 0.0  # of steps in which an instance's rollouts are a greedy one up to somewhere, and part there
     states: int = 0  # states per walk or rollout to learn from; 0: all
     sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
     labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
-    dives: bool = False  # CVRP: labels on the fly are the best dives into the plans that the policy sees
-    own: bool = False  # every second batch on the fly completes what the policy of train.init has begun
     reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
 
     def __post_init__(self) -> None:
-        _at_least("data", self, batch=1, nodes=0, pool=0, starts=0, states=0, reuse=1)
+        _at_least("data", self, batch=1, nodes=0, starts=0, states=0, reuse=1)
         if not 0 < self.sure <= 1:
             raise ValueError(f"data.sure is {self.sure}, must be above 0 and at most 1")
-        if not 0 <= self.branches <= 1 or (self.branches and not self.starts):
-            raise ValueError(f"data.branches is {self.branches}, must be from 0 to 1, and needs data.starts")
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:
             raise ValueError(f"data.sizes is {self.sizes!r}, must be at least 2")
 
@@ -51,9 +45,7 @@ class DataConfig:
 class TrainConfig:
     """How to learn from them."""
 
-    method: Literal["reinforce", "imitate", "improve"] = "reinforce"
-    best_of: int = 1  # REINFORCE: how many rollouts of an instance share their best one's reward; 1: each has its own
-    trace: float = 1.0  # REINFORCE, CVRP: lambda of the moves' own rewards by a critic; 1: whole rollouts have theirs
+    method: Literal["reinforce", "imitate"] = "reinforce"
     steps: int = 0  # stop after so many; 0: stop by the clock
     minutes: float = 0.0  # stop after so much training time; 0: stop by steps
     global_steps: int = 0  # the first stage: that many steps without the local policy
@@ -71,8 +63,8 @@ class TrainConfig:
     amp: bool = False  # bfloat16 autocast; for GPUs
 
     def __post_init__(self) -> None:
-        if self.method not in ("reinforce", "imitate", "improve"):
-            raise ValueError(f"train.method is {self.method!r}, must be reinforce, imitate or improve")
+        if self.method not in ("reinforce", "imitate"):
+            raise ValueError(f"train.method is {self.method!r}, must be reinforce or imitate")
         if self.optimiser not in ("adam", "adamw"):
             raise ValueError(f"train.optimiser is {self.optimiser!r}, must be adam or adamw")
         if self.schedule not in ("constant", "cosine"):
@@ -80,13 +72,7 @@ class TrainConfig:
         if (self.steps > 0) == (self.minutes > 0):
             raise ValueError(f"train.steps is {self.steps} and train.minutes is {self.minutes:g}: set one of them")
         _at_least("train", self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
-        _at_least("train", self, best_of=1, seed=0, chunk=1, checkpoint_minutes=0)
-        if self.best_of > 1 and self.method != "reinforce":
-            raise ValueError(f"train.best_of is {self.best_of}, but train.method is {self.method!r}")
-        if not 0 <= self.trace <= 1:
-            raise ValueError(f"train.trace is {self.trace}, must be from 0 to 1")
-        if self.trace < 1 and (self.method != "reinforce" or self.best_of > 1 or self.chunk > 1):
-            raise ValueError(f"train.trace is {self.trace}: it needs REINFORCE with train.best_of 1 and train.chunk 1")
+        _at_least("train", self, seed=0, chunk=1, checkpoint_minutes=0)
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"train.lr is {self.lr}, must be positive")
         if self.ema >= 1:
@@ -100,10 +86,9 @@ class ValidationConfig:
     sets: tuple[str, ...] = ()  # "DISTRIBUTION-N-COUNT", such as "uniform-100-200"
     every: int = 0  # steps between validations; 0: by time, with every checkpoint's fifth
     starts: int = 16
-    patience: int = 0  # stop after so many validations without a better one; 0: never
 
     def __post_init__(self) -> None:
-        _at_least("validation", self, every=0, starts=1, patience=0)
+        _at_least("validation", self, every=0, starts=1)
         for name in self.sets:
             parse_set(name)
 
@@ -124,37 +109,16 @@ class Config:
             names = self.data.distribution.split(",")
             for name in names:
                 self._check_distribution("data.distribution", name)
-            if self.data.pool % len(names):
-                raise ValueError(f"data.pool is {self.data.pool}, but data.distribution has {len(names)} names in turn")
             if len(names) > 1 and self.train.method == "imitate":
                 raise ValueError(f"data.distribution is {self.data.distribution!r}, but train.method is 'imitate'")
         elif len(self.validation.sets) < 2:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
         elif self.train.method == "imitate":
             raise ValueError("data.distribution is 'adaptive', but train.method 'imitate' takes labels as they come")
-        elif self.data.pool:
-            raise ValueError(f"data.distribution is 'adaptive', but data.pool is {self.data.pool}: those stay the same")
         if self.train.global_steps and not self.policy.global_policy:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
         if self.data.sure < 1 and self.train.chunk != 1:
             raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
-        if self.data.branches and self.train.method == "imitate":
-            raise ValueError(f"data.branches is {self.data.branches}, but train.method is 'imitate'")
-        if self.train.trace < 1 and self.policy.problem != "cvrp":
-            raise ValueError(f"train.trace is {self.train.trace}, but policy.problem is {self.policy.problem!r}")
-        if self.train.best_of > 1 and 0 < self.data.starts <= self.train.best_of:
-            raise ValueError(f"train.best_of is {self.train.best_of}, must be below data.starts, {self.data.starts}")
-        on_the_fly = self.train.method == "imitate" and not self.data.labels
-        if self.data.dives and not (self.policy.kin and self.policy.problem == "cvrp" and on_the_fly):
-            raise ValueError("data.dives is on: it needs policy.kin, a CVRP, and imitation of labels made on the fly")
-        if self.data.dives and self.data.own:
-            raise ValueError("data.dives and data.own are both on")
-        if self.data.own and not self.train.init:
-            raise ValueError("data.own is on: it needs the weights of train.init")
-        if self.data.own and self.policy.problem == "tsp" and self.data.starts != 1:
-            raise ValueError(f"data.own is on: a tour that was begun has one start, data.starts is {self.data.starts}")
-        if self.data.own and not on_the_fly:
-            raise ValueError("data.own is on: it needs train.method 'imitate' and labels made on the fly")
 
     def _check_distribution(self, place: str, name: str) -> None:
         known = POINT_DISTRIBUTIONS if self.policy.problem == "tsp" else CVRP_DISTRIBUTIONS

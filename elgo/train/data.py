@@ -13,26 +13,18 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.decode.rollout import DecodeConfig, decode
-from elgo.model.checkpoint import load_policy
-from elgo.model.env import ProblemName, Task
-from elgo.model.policy import Policy
-from elgo.problem.generate import Sample, generate
+from elgo.problem.generate import generate
+from elgo.problem.task import ProblemName, Task
 from elgo.train.config import Config, DataConfig
-from elgo.train.dives import label_dive
 from elgo.train.labels import (
     Labelled,
     LabelStore,
     Stream,
     as_task,
-    complete_tsp,
-    label_cvrp,
     parse_sizes,
     read_xml100,
-    what_is_left,
 )
 
 FLUSH_SECONDS = 3.0  # between writes of freshly made labels: few large files, and no long wait
@@ -134,14 +126,10 @@ class FreshLabels:
 
 
 class Groups:
-    """Batches of equal size in an endless stream, one behind the other in a store.
+    """Batches of equal size in an endless stream, one behind the other in a store."""
 
-    With `data.own`, every second one completes what the policy in the file `init` has begun.
-    """
-
-    def __init__(self, problem: ProblemName, config: DataConfig, seed: int, init: str = "") -> None:
-        self.problem, self.config, self.init = problem, config, init
-        self.policy: Policy | None = None  # loaded by the process that labels
+    def __init__(self, problem: ProblemName, config: DataConfig, seed: int) -> None:
+        self.config = config
         self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
         self.ends = [0]
 
@@ -155,34 +143,7 @@ class Groups:
     def labelled(self, group: int) -> list[Labelled]:
         begin, end = self.place(group)
         numbers = range(group * self.config.batch, group * self.config.batch + end - begin)
-        if self.config.dives:
-            rngs = [step_rng(self.stream.seed, number, purpose=3) for number in numbers]
-            return [label_dive(self.stream.sample(number), rng) for number, rng in zip(numbers, rngs, strict=True)]
-        if not self.config.own or group % 2 == 0:
-            return [self.stream.labelled(number) for number in numbers]
-        samples = [self.stream.sample(number) for number in numbers]
-        rng = step_rng(self.stream.seed, group, purpose=1)
-        walks = self._walks(samples, rng)
-        if self.problem == "tsp":
-            moves = int(rng.integers(1, max(2, samples[0].size - 3)))  # the same for all, so that their states align
-            return [complete_tsp(sample, walk[:moves]) for sample, walk in zip(samples, walks, strict=True)]
-        left = [what_is_left(x, walk[: rng.choice(_depots(walk))]) for x, walk in zip(samples, walks, strict=True)]
-        return [label_cvrp(sample, seed=number) for sample, number in zip(left, numbers, strict=True)]
-
-    def _walks(self, samples: Sequence[Sample], rng: np.random.Generator) -> list[NDArray[np.int64]]:
-        """A rollout of each by the policy in the file `init`, from a random node."""
-        if self.policy is None:
-            self.policy = load_policy(Path(self.init), self.problem)
-        tasks = [as_task(sample) for sample in samples]
-        starts = [rng.integers(sample.size - sample.customers, sample.size, size=1) for sample in samples]
-        rollouts = decode(self.policy, tasks, starts, DecodeConfig(threads=1))
-        return [rollout[0].astype(np.int64) for rollout in rollouts]
-
-
-def _depots(walk: NDArray[np.int64]) -> NDArray[np.int64]:
-    """After how many moves of a rollout it is at the depot with customers left; 0 is before the first."""
-    last = int(np.flatnonzero(walk)[-1])
-    return np.append(0, np.flatnonzero(walk[:last] == 0) + 1)
+        return [self.stream.labelled(number) for number in numbers]
 
 
 def _fill(store: LabelStore, groups: Groups, wanted: Synchronized[int], parent: int) -> None:
@@ -215,7 +176,7 @@ def label_source(config: Config, run: Path, writing: bool = True) -> LabelSource
     """The labels that the config names, or those that a process makes into the run's folder."""
     problem, data, seed = config.policy.problem, config.data, config.train.seed
     if not data.labels:
-        return FreshLabels(run / "labels", Groups(problem, data, seed, config.train.init), writing)
+        return FreshLabels(run / "labels", Groups(problem, data, seed), writing)
     check_labels(config)
     labels: list[Labelled] = []
     for name in data.labels:

@@ -11,13 +11,11 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.model.env import Batch, Task, make_batch
-from elgo.model.policy import Policy
+from elgo.model.ensemble import Policy
+from elgo.model.env import Batch, make_batch
 from elgo.problem.augment import normalise
-from elgo.train.dives import walk_of_dive
-from elgo.train.labels import Labelled, as_task
-
-AFTER_OWN = 24  # moves to imitate behind a policy's own: later ones are as in any near-optimal tour
+from elgo.problem.task import Task
+from elgo.train.labels import Labelled
 
 
 class Lesson(NamedTuple):
@@ -25,7 +23,7 @@ class Lesson(NamedTuple):
 
     batch: Batch
     actions: Tensor  # (B, M, T)
-    ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP, and where the order of routes matters
+    ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP
     steps: tuple[int, int]  # the actions to imitate: from, and up to but without
 
     def select(self, rows: Tensor) -> Lesson:
@@ -40,28 +38,15 @@ class Lesson(NamedTuple):
         return self._replace(batch=self.batch.to(device), actions=self.actions.to(device), ends=ends)
 
 
-def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator, turn: bool = True, visible: int = 0) -> Lesson:
-    """Walk the solution of each instance from random places; with `turn`, rotate or reflect it at random before.
-
-    visible: the labels are dives (elgo.train.dives), walked in their own order by a policy that sees so many nodes.
-    """
-    tasks = [turned(label, rng) if turn else as_task(label.sample) for label in labels]
+def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
+    """Rotate or reflect each instance at random, and walk its solution from random places."""
+    tasks = [turned(label, rng) for label in labels]
     is_tour = labels[0].sample.demand is None
-
-    def walk(x: Labelled) -> NDArray[np.int64]:
-        if visible:
-            return walk_of_dive(x, visible, rng)
-        return _walk(x, rng) if is_tour else _tour(x.routes, rng)
-
-    walks = [[walk(x) for _ in range(starts)] for x in labels]
+    walks = [[_walk(x, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
     longest = max(len(walk) for group in walks for walk in group)
     # A walk that is over stays where it is, as a rollout does.
     actions = np.stack([[np.pad(walk, (0, longest - len(walk)), mode="edge") for walk in group] for group in walks])
     if is_tour:
-        own = max(label.own for label in labels)
-        steps = (own, min(own + AFTER_OWN, longest)) if own else (1, longest)
-        return Lesson(make_batch(tasks), torch.from_numpy(actions), None, steps)
-    if visible:
         return Lesson(make_batch(tasks), torch.from_numpy(actions), None, (1, longest))
     ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
     for row, label in enumerate(labels):
@@ -79,9 +64,7 @@ def turned(label: Labelled, rng: Generator) -> Task:
 
 
 def _walk(label: Labelled, rng: Generator) -> NDArray[np.int64]:
-    """A closed tour from a random node in a random direction; as it is if it was begun by a policy."""
-    if label.own:
-        return label.tour
+    """A closed tour from a random node in a random direction."""
     walk = np.roll(label.tour, rng.integers(len(label.tour)))
     return walk[::-1] if rng.random() < 0.5 else walk
 
@@ -98,11 +81,10 @@ def _tour(routes: Sequence[Sequence[int]], rng: Generator) -> NDArray[np.int64]:
 def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> tuple[Tensor, Tensor]:
     """Summed -log p of the right next nodes at `steps` (S,) of the walks, and the number of them.
 
-    At the depot every end of every route that is left is right: the loss takes their summed probability. States whose
-    right answers the policy cannot choose (they are outside of a window) teach nothing and do not count.
+    At the depot every end of every route that is left is right: the loss takes their summed probability.
     """
     batch, actions = lesson.batch, lesson.actions
-    state = policy.problem.along(batch, actions, steps)
+    state = policy.env.along(batch, actions, steps)
     log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
     target = actions[:, :, steps].flatten(1, 2)
     walking = target != state.current  # not yet in the padding behind the end

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from elgo.model.env import Task
 from elgo.problem.augment import normalise
 from elgo.problem.files import atomic_file, atomic_write
 from elgo.problem.generate import Sample, as_instance, generate
+from elgo.problem.task import Task
 from elgo.search.annealing import Load, anneal, to_routes, to_walk
 from elgo.search.construct import savings
 from elgo.search.data import survey
@@ -50,13 +50,11 @@ class Labelled:
 
     tour: int64; TSP: a permutation from node 0 on; CVRP: routes separated by the depot, 0 first and last.
     cost: its unrounded Euclidean length in the sample's coordinates.
-    own: TSP: so many first moves of the tour are a policy's own, and only the rest is near-optimal.
     """
 
     sample: Sample
     tour: np.ndarray
     cost: float
-    own: int = 0
 
     @property
     def routes(self) -> tuple[tuple[int, ...], ...]:
@@ -133,29 +131,6 @@ def label_tsp(sample: Sample, seconds: float | None = None) -> Labelled:
     candidates = ("alpha", "nearest") if seconds >= 1 else ("alpha",)
     tours = [_fast_tsp(matrix, seconds / len(candidates), kind) for kind in candidates]
     return min((label(sample, [tour]) for tour in tours), key=lambda found: found.cost)
-
-
-def complete_tsp(sample: Sample, own: np.ndarray) -> Labelled:
-    """A policy's own first moves and the near-optimal way to finish that tour.
-
-    The rest is a path from where the policy stands back to its first node: a tour with that edge fixed.
-    """
-    rest = np.setdiff1d(np.arange(sample.size), own)
-    nodes = np.concatenate([own[-1:], rest, own[:1]])
-    steps = sample.coords[nodes, None] - sample.coords[None, nodes]
-    distance = np.hypot(steps[..., 0], steps[..., 1])
-    # Every other edge costs an extra as large as the longest edge: leaving the fixed one out never pays.
-    half = 32_767
-    matrix = (np.rint(distance * (half / max(float(distance.max()), 1e-300))) + half).astype(np.uint16)
-    matrix[0, -1] = matrix[-1, 0] = 0
-    np.fill_diagonal(matrix, 0)
-    path = np.array(_fast_tsp(matrix, tsp_seconds(len(nodes)), "alpha") if len(rest) > 1 else range(len(nodes)))
-    path = np.roll(path, -int(np.flatnonzero(path == 0)[0]))
-    path = path if path[-1] == len(nodes) - 1 else np.roll(path[::-1], 1)
-    if path[-1] != len(nodes) - 1:  # the search ended without that edge
-        return label_tsp(sample)
-    tour = np.concatenate([own, nodes[path[1:-1]]])
-    return Labelled(sample, tour, tour_cost(sample.coords, tour), len(own))
 
 
 def _fast_tsp(matrix: np.ndarray, seconds: float, candidates: str) -> list[int]:
@@ -252,13 +227,6 @@ def _annealed(sample: Sample, seed: int) -> list[list[int]]:
     load = Load(*instance.units(), vehicles=sample.customers)
     walk = to_walk(savings(instance))
     return to_routes(anneal(survey(instance), load, walk, ITERATIONS * sample.customers, seed))
-
-
-def what_is_left(sample: Sample, walk: np.ndarray) -> Sample:
-    """The CVRP that is left behind some moves of a policy up to a depot: the customers whom it has not visited."""
-    rest = np.setdiff1d(np.arange(sample.size), walk[walk > 0])
-    demand = None if sample.demand is None else sample.demand[rest]
-    return Sample(sample.coords[rest], demand, sample.capacity)
 
 
 # ---- Streams: instance i depends on (stream, i) alone ---------------------------------------------------------------
@@ -364,7 +332,6 @@ class LabelStore:
                 tour=np.concatenate([x.tour for x in labels]).astype(np.int32),
                 tour_size=np.array([len(x.tour) for x in labels], dtype=np.int32),
                 cost=np.array([x.cost for x in labels]),
-                own=np.array([x.own for x in labels], dtype=np.int32),
             )
             if final.exists():
                 raise ValueError(f"{final} exists: another process writes to this store")
@@ -388,8 +355,7 @@ def _read_shard(path: Path) -> list[Labelled]:
         node, visit = slice(nodes[k], nodes[k + 1]), slice(visits[k], visits[k + 1])
         demand = a["demand"][node].astype(np.int64) if capacity else None
         sample = Sample(a["coords"][node], demand, capacity or None)
-        tour, own = a["tour"][visit].astype(np.int64), int(a["own"][k]) if "own" in a else 0
-        labels.append(Labelled(sample, tour, float(a["cost"][k]), own))
+        labels.append(Labelled(sample, a["tour"][visit].astype(np.int64), float(a["cost"][k])))
     return labels
 
 

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from elgo.decode.rollout import Actions, Certainty, DecodeConfig, keep_freed_memory
+from elgo.decode.rollout import Certainty, DecodeConfig, keep_freed_memory
 from elgo.model.checkpoint import load_policy, save_policy
-from elgo.model.env import Task
-from elgo.model.policy import Policy, PolicyConfig, with_local
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy, with_local
 from elgo.train.config import Config
-from elgo.train.critic import move_advantages
 from elgo.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
 from elgo.train.imitate import imitation_loss, make_lesson
 from elgo.train.labels import Labelled
 from elgo.train.processes import Processes
-from elgo.train.reinforce import best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
+from elgo.train.reinforce import pieces, reinforce_loss, sample_rollouts
 from elgo.train.run import Progress, RunFolder, RunLog
 from elgo.train.schedule import distribution_probabilities, learning_rate
 from elgo.train.validate import Gaps, gaps, validation_set
@@ -101,8 +99,8 @@ class Trainer:
         return self.progress.step / train.steps if train.steps else self.progress.seconds / (60 * train.minutes)
 
     def over(self) -> bool:
-        """Whether the run has come to its end, or to that of its patience."""
-        return self.done() >= 1 or 0 < self.config.validation.patience <= self.progress.stale
+        """Whether the run has come to its end."""
+        return self.done() >= 1
 
     def step(self) -> dict[str, float]:
         """One step of the optimiser; its loss, averaged over the global batch, and how many instances that has."""
@@ -143,15 +141,12 @@ class Trainer:
 
     def _imitate(self, step: int) -> tuple[Tensor, Tensor, int]:
         data, device, seed = self.config.data, self.processes.device, self.config.train.seed
-        # As it is, its kin is remembered, and dives fit its plans; a window turns itself, but for reflections.
-        turn = (self.config.policy.global_policy or not self.config.policy.kin) and not data.dives
         if self.source is None:
             writing = self.processes.rank == 0
             self.source = label_source(self.config, self.folder.path, writing)
         labels = self.source.batch(step)
         rng = step_rng(seed, step, purpose=1)
-        visible = self.config.policy.neighbours if data.dives else 0
-        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng, turn, visible)
+        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng)
         mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
         total, count = torch.zeros((), device=device), torch.zeros((), device=device)
         if len(mine) == 0:
@@ -165,48 +160,25 @@ class Trainer:
 
     def _learn_from_rollouts(self, step: int) -> tuple[Tensor, Tensor, int]:
         config, device = self.config, self.processes.device
-        number = step % config.data.pool if config.data.pool else step
-        rng = step_rng(config.train.seed, number)
-        tasks = random_tasks(config.policy.problem, config.data, self._distribution(number, rng), rng)
+        rng = step_rng(config.train.seed, step)
+        tasks = random_tasks(config.policy.problem, config.data, self._distribution(step, rng), rng)
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
-        rollouts, certainty, shared = self._sample(step, mine, rngs)
+        certainty: list[Certainty] = []
+        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding, certainty)
         total = torch.zeros((), device=device)
         parts = pieces(mine, rollouts, config.train.chunk, device)
         for begin, (batch, actions) in zip(range(0, len(mine), config.train.chunk), parts, strict=True):
-            steps = some_steps(shared, actions.shape[2], config.data.states, rngs[begin]).to(device)
-            doubtful = credit = None  # these need chunks of one instance
+            steps = some_steps(1, actions.shape[2], config.data.states, rngs[begin]).to(device)
+            doubtful = None  # needs chunks of one instance
             if config.data.sure < 1:
                 doubtful = (torch.from_numpy(certainty[begin]).to(device) < config.data.sure)[None, :, steps]
-            if config.train.trace < 1:
-                credit = self._credit(mine[begin], rollouts[begin], shared)
             with self._autocast():
-                if config.train.method == "improve":
-                    loss = best_rollout_loss(self.policy, batch, actions, steps, doubtful)
-                else:
-                    best_of = config.train.best_of
-                    loss = reinforce_loss(self.policy, batch, actions, steps, doubtful, credit, best_of, shared)
+                loss = reinforce_loss(self.policy, batch, actions, steps, doubtful)
             if loss.requires_grad:  # not where every move was sure
                 loss.backward()
             total += loss.detach()
         return total, torch.tensor(float(len(mine)), device=device), len(tasks)
-
-    def _sample(
-        self, step: int, tasks: Sequence[Task], rngs: Sequence[np.random.Generator]
-    ) -> tuple[list[Actions], list[Certainty], int]:
-        """Rollouts of each task, how sure each of their moves was, and how many nodes they share."""
-        certainty: list[Certainty] = []
-        given = self.policy, tasks, self.config.data.starts
-        part, where = step_rng(self.config.train.seed, step, purpose=1).random(2)
-        if part < self.config.data.branches:
-            rollouts, shared = sample_branches(*given, where, rngs, self.decoding, certainty)
-            return rollouts, certainty, shared
-        return sample_rollouts(*given, rngs, self.decoding, certainty), certainty, 1
-
-    def _credit(self, task: Task, rollouts: Actions, shared: int) -> Tensor:
-        """(1, M, T - 1) what each move of the rollouts is worth."""
-        found = move_advantages(task, rollouts, self.config.train.trace, self.config.policy.kin, shared)
-        return torch.from_numpy(found).to(self.processes.device)[None]
 
     def _distribution(self, number: int, rng: Any) -> str:
         """The distribution of a batch's instances: given, or drawn by the last validation's gaps."""
@@ -234,7 +206,6 @@ class Trainer:
         last = self.progress.gaps[-1]
         better = last < self.progress.best
         self.progress.best = min(last, self.progress.best)
-        self.progress.stale = 0 if better else self.progress.stale + 1
         if better and self.processes.rank == 0:
             self.save_weights("best")
         rows = {name: gap.best for name, gap in found.items()}

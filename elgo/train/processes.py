@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from elgo.model.policy import Policy
+from elgo.model.ensemble import Policy
 
 T = TypeVar("T")
 WAIT = timedelta(hours=6)  # for the first process, while it makes the validation sets

@@ -24,7 +24,6 @@ class Progress:
     step: int = 0
     seconds: float = 0.0  # of training, over all sessions of the run
     best: float = float("inf")  # validation gap of the best weights
-    stale: int = 0  # validations since
     gaps: tuple[float, ...] = ()  # of the last validation, for the adaptive scheduler
     validated: float = 0.0  # the second of the last validation
     row: dict[str, float] = field(default_factory=dict)  # of a step whose validation is not done yet

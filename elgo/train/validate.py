@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from elgo.decode.rollout import DecodeConfig, decode
-from elgo.decode.starts import good_starts
-from elgo.model.env import PROBLEMS, ProblemName, make_batch
-from elgo.model.policy import Policy
+from elgo.decode.starts import all_starts
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
+from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
 from elgo.train.labels import Labelled, LabelStore, Stream, as_task, make_labels
 
@@ -46,14 +47,13 @@ def label_seconds(problem: ProblemName, size: int) -> float:
 
 
 def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> list[Gaps]:
-    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over the good ones."""
+    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over all nodes."""
     tasks = [as_task(label.sample) for label in labels]
-    first = [_spread(good_starts(task, policy.config), starts) for task in tasks]
+    first = [_spread(all_starts(task), starts) for task in tasks]
     found: list[Gaps] = []
-    problem = PROBLEMS[policy.config.problem]
     for task, label, actions in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
         scale = float(np.ptp(label.sample.coords, axis=0).max())  # what normalise() divided by
-        length = problem.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
+        length = policy.env.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
         best, single = 100 * (np.array([length.min(), length.mean()]) / label.cost - 1)
         found.append(Gaps(float(best), float(single)))
     return found

@@ -9,13 +9,14 @@ from samples import KINDS, after, random_policy, random_task, small_config
 
 from elgo.decode import compiled as fast
 from elgo.decode.rollout import Actions, DecodeConfig, decode
-from elgo.model.env import PROBLEMS, Task, make_batch
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
+from elgo.problem.task import PROBLEMS, Task
 
 PLAIN = DecodeConfig(path="plain", threads=1)
 FAST = DecodeConfig(path="fast", threads=1)
 NO_TABLE = DecodeConfig(path="fast", threads=1, memory_gb=1e-6)
-WINDOW = {"local": "window", "local_layers": 2, "global_policy": False, "penalty": False}
 TIE = 1e-4  # scores nearer than this may be ordered differently by two ways of summing in float32
 
 
@@ -118,13 +119,6 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"local_policy": False, "penalty": False},
         {"clip": 10.0},
         {"heads": 1, "local_heads": 1},
-        {"distance_bias": True},
-        {"log_temperature": True},
-        {**WINDOW, "neighbours": 6},
-        {**WINDOW, "neighbours": 6, "kin": True},
-        {**WINDOW, "neighbours": 2, "kin": True},
-        {**WINDOW, "neighbours": 1, "kin": True},
-        {**WINDOW, "neighbours": 100, "clip": 10.0},
     ],
     ids=str,
 )
@@ -189,7 +183,7 @@ def smallest_sum(policy: Policy, task: Task, start: int) -> float:
     smallest = np.inf
     for t in range(1, len(walk) - 1):
         _, state = after(policy, task, walk[:t])
-        is_open = policy.problem.valid(make_batch([task]), state)[0, 0].numpy()
+        is_open = policy.env.valid(make_batch([task]), state)[0, 0].numpy()
         if task.demand is None:
             first = tables.query_first[start][:, None] @ tables.keys[:, :, :n]  # (H, 1, N)
             other = np.exp(first - first.max(axis=2, keepdims=True))[:, 0]
@@ -249,9 +243,6 @@ def test_blocks_of_one_rollout(threads: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_supports() -> None:
     assert fast.supports(small_config("tsp"))
     assert not fast.supports(small_config("tsp", local_layers=3))
-    assert not fast.supports(small_config("tsp", decoder_block=True))
-    assert fast.supports(small_config("tsp", **WINDOW))
-    assert not fast.supports(small_config("tsp", **WINDOW | {"global_policy": True}))
 
 
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
@@ -265,10 +256,9 @@ def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("changes", [{}, {**WINDOW, "neighbours": 6}], ids=str)
-def test_both_paths_know_how_sure_they_are(problem: str, changes: dict) -> None:
+def test_both_paths_know_how_sure_they_are(problem: str) -> None:
     """The highest probability at each sampled move, from the logits; nothing is known of starts and greedy moves."""
-    policy = random_policy(small_config(problem, **changes), seed=3, scale=1.5)
+    policy = random_policy(small_config(problem), seed=3, scale=1.5)
     tasks, starts = mixed_tasks(problem, 4, seed=9, most=40)
     with torch.inference_mode():
         for path in (PLAIN, FAST):
@@ -278,7 +268,7 @@ def test_both_paths_know_how_sure_they_are(problem: str, changes: dict) -> None:
                 assert actions.shape == found.shape
                 batch = make_batch([task])
                 walks = torch.from_numpy(actions).long()[None]
-                state = policy.problem.along(batch, walks, torch.arange(1, actions.shape[1]))
+                state = policy.env.along(batch, walks, torch.arange(1, actions.shape[1]))
                 expected = policy.logits(policy.encode(batch), state).softmax(-1).amax(-1)
                 np.testing.assert_allclose(found[:, 1:].ravel(), expected[0], atol=1e-3)
                 assert (found[:, 0] == 0).all()

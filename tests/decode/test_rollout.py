@@ -11,12 +11,12 @@ import torch
 from samples import KINDS, after, random_policy, random_task, small_config
 
 from elgo.decode.rollout import DecodeConfig, decode, invert, longest
-from elgo.model.env import PROBLEMS, Task, make_batch
-from elgo.model.policy import Policy
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
+from elgo.problem.task import PROBLEMS, Task
 
 PATHS = ("plain", "fast")
 SIZES = (3, 4, 9, 9, 14, 11)
-WINDOW = {"local": "window", "local_layers": 2, "global_policy": False, "penalty": False}
 SEED = 3  # of policies that make routes of several customers
 
 
@@ -212,35 +212,6 @@ def test_gradients_are_not_recorded_and_parameters_not_changed(case: tuple) -> N
     for path in PATHS:
         decode(policy, tasks, starts, config(path))
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, policy.parameters(), strict=True))
-
-
-@pytest.mark.parametrize("path", ["plain", "auto"])
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("changes", [{}, WINDOW, WINDOW | {"kin": True}], ids=["light", "window", "kin"])
-def test_what_has_begun_is_completed(problem: str, path: str, changes: dict) -> None:
-    """Greedily the same way as from the start; and sampled ones part only there."""
-    rng = np.random.default_rng(4)
-    tasks = [random_task(rng, problem, n) for n in (9, 14, 9, 9)]
-    starts = [np.array([1, 3, 2]) for _ in tasks]
-    policy = random_policy(small_config(problem, **changes, neighbours=5), SEED, 1.5)
-    whole = decode(policy, tasks, starts, config(path))
-    begun = [walks[:, :moves].astype(np.int64) for walks, moves in zip(whole, (4, 1, 6, 4), strict=True)]
-    for expected, found in zip(whole, decode(policy, tasks, begun, config(path)), strict=True):
-        np.testing.assert_array_equal(found, expected)
-    certainty: list[np.ndarray] = []
-    sampled = decode(policy, tasks, begun, config(path), rng, certainty=certainty)
-    for task, walks, given, sure in zip(tasks, sampled, begun, certainty, strict=True):
-        np.testing.assert_array_equal(walks[:, : given.shape[1]], given)
-        assert all(naive.is_solution(task, row) for row in walks.tolist())
-        assert not sure[:, : given.shape[1]].any()
-        assert sure[:, given.shape[1]].all()
-
-
-@pytest.mark.parametrize("walk", [[1, 2, 1], [1, 0, 1], [1, 2, 3], [1, 0, 0], [0, 1, 2], [1, 9, 0]])
-def test_what_cannot_have_begun_is_refused(walk: list[int]) -> None:
-    task = Task(np.random.default_rng(0).random((5, 2)), np.array([0, 1, 1, 1, 1]), 2)
-    with pytest.raises(ValueError, match=r"which no vehicle can drive|must be nodes 1\.\.4"):
-        decode(random_policy(small_config("cvrp")), [task], [np.array([walk])], config("auto"))
 
 
 def test_the_fast_path_refuses_what_it_cannot_do() -> None:

@@ -15,9 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from samples import after, random_policy, random_task, random_walk, small_config
 
-from elgo.model.checkpoint import import_official, load_policy, save_policy, shipped_weights
-from elgo.model.env import PROBLEMS, Task
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.checkpoint import load_model, load_policy, model_file, model_names, save_policy
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.official import import_official
+from elgo.problem.task import PROBLEMS, Task
 
 Tensors = dict[str, torch.Tensor]
 
@@ -38,7 +40,7 @@ Tensors = dict[str, torch.Tensor]
 )
 def test_round_trip(config: PolicyConfig, tmp_path: Path) -> None:
     policy = random_policy(config)
-    save_policy(tmp_path / "exact.safetensors", policy, "by hand", torch.float32)
+    save_policy(tmp_path / "exact.safetensors", policy, "by hand", np.float32)
     exact = load_policy(tmp_path / "exact.safetensors", config.problem)
     assert exact.config == config
     assert not exact.training
@@ -56,7 +58,7 @@ def test_round_trip(config: PolicyConfig, tmp_path: Path) -> None:
 def test_a_loaded_policy_gives_the_same_logits(tmp_path: Path) -> None:
     policy = random_policy(small_config("cvrp"))
     task = random_task(np.random.default_rng(0), "cvrp", 9)
-    save_policy(tmp_path / "w.safetensors", policy, "by hand", torch.float32)
+    save_policy(tmp_path / "w.safetensors", policy, "by hand", np.float32)
     loaded = load_policy(tmp_path / "w.safetensors")
     walk = [3, 1]
     assert torch.equal(loaded.logits(*after(loaded, task, walk)), policy.logits(*after(policy, task, walk)))
@@ -64,16 +66,21 @@ def test_a_loaded_policy_gives_the_same_logits(tmp_path: Path) -> None:
 
 def test_saving_replaces_a_file_and_leaves_nothing_else(tmp_path: Path) -> None:
     for seed in (0, 1):
-        save_policy(tmp_path / "w.safetensors", random_policy(small_config("tsp"), seed), "by hand", torch.float32)
+        save_policy(tmp_path / "w.safetensors", random_policy(small_config("tsp"), seed), "by hand", np.float32)
     assert [file.name for file in tmp_path.iterdir()] == ["w.safetensors"]
     expected = random_policy(small_config("tsp"), 1).state_dict()
     assert all(torch.equal(expected[name], value) for name, value in load_file(tmp_path / "w.safetensors").items())
 
 
-def test_shipped_weights_are_named_after_the_problem() -> None:
+def test_a_model_is_found_by_name_or_file(tmp_path: Path) -> None:
+    assert "elg" in model_names()
     for problem in PROBLEMS:
-        assert shipped_weights(problem).name == f"{problem}.safetensors"
-        assert shipped_weights(problem).parent.name == "weights"
+        assert model_file("elg", problem).name == f"elg-{problem}.safetensors"
+        assert model_file("mine.safetensors", problem) == Path("mine.safetensors")
+        assert load_model("elg", problem) is load_model("elg", problem)
+        assert load_model("elg", problem).config == PolicyConfig(problem)
+    with pytest.raises(ValueError, match=r"model is 'elk'; there are elg, or name a FILE\.safetensors"):
+        model_file("elk", "tsp")
 
 
 def changed(name: str, value: torch.Tensor | None) -> Callable[[Tensors, dict], None]:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from samples import KINDS, pad_walks, random_task, random_walk, walk_states
 
-from elgo.model.env import CVRP, PROBLEMS, TSP, Task, make_batch
+from elgo.model.env import CVRP, ENVIRONMENTS, TSP, make_batch
+from elgo.problem.task import PROBLEMS, Task
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 
@@ -59,7 +60,7 @@ def test_a_customer_without_demand_fits_into_a_full_vehicle() -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_step_equals_the_naive_one_in_a_padded_batch(problem: str) -> None:
     tasks, batch, walks = mixed_batch(problem)
-    rules = PROBLEMS[problem]
+    rules = ENVIRONMENTS[problem]
     for t, state in enumerate(walk_states(rules, batch, walks), start=1):
         valid, finished = rules.valid(batch, state), rules.finished(batch, state)
         for b, task in enumerate(tasks):
@@ -74,7 +75,7 @@ def test_every_step_equals_the_naive_one_in_a_padded_batch(problem: str) -> None
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_states_along_given_sequences_equal_stepped_states(problem: str) -> None:
     _, batch, walks = mixed_batch(problem)
-    rules = PROBLEMS[problem]
+    rules = ENVIRONMENTS[problem]
     stepped = list(walk_states(rules, batch, walks))
     _, m, t = walks.shape
     for steps in (torch.arange(1, t), torch.tensor([3, 1, t - 1])):
@@ -88,7 +89,7 @@ def test_states_along_given_sequences_equal_stepped_states(problem: str) -> None
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_steps_leave_their_arguments_alone(problem: str) -> None:
     _, batch, walks = mixed_batch(problem)
-    rules = PROBLEMS[problem]
+    rules = ENVIRONMENTS[problem]
     state = rules.start(batch, walks[:, :, 0])
     before = [field.clone() for field in state]
     rules.step(batch, state, walks[:, :, 1])
@@ -99,7 +100,7 @@ def test_steps_leave_their_arguments_alone(problem: str) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_length(problem: str) -> None:
     tasks, batch, walks = mixed_batch(problem)
-    rules = PROBLEMS[problem]
+    rules = ENVIRONMENTS[problem]
     expected = [[naive.length(task, walk) for walk in rows] for task, rows in zip(tasks, walks.tolist(), strict=True)]
     np.testing.assert_allclose(rules.length(batch, walks), expected, rtol=1e-6)
 

@@ -9,9 +9,13 @@ import pytest
 import torch
 from samples import KINDS, after, pad_walks, random_policy, random_task, random_walk, small_config, walk_states
 
-from elgo.model.env import PROBLEMS, Task, make_batch
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy, with_local
+from elgo.model.env import make_batch
+from elgo.model.global_policy import EncoderLayer, InstanceNorm
+from elgo.model.local_policy import offsets
 from elgo.model.neighbours import nearest, positional_encoding
-from elgo.model.policy import EncoderLayer, InstanceNorm, Policy, PolicyConfig, offsets, with_local
+from elgo.problem.task import PROBLEMS, Task
 
 ABLATIONS = {
     "paper": {},
@@ -28,12 +32,6 @@ ABLATIONS = {
     "local only, no layers": {"global_policy": False, "penalty": False},
     "global only": {"local_policy": False, "penalty": False},
     "first stage": {"local_policy": False},
-    "distance bias": {"distance_bias": True, "heads": 4},
-    "log temperature": {"log_temperature": True},
-    "decoder block": {"decoder_block": True},
-    "window": {"local": "window", "local_layers": 2, "neighbours": 8},
-    "window only": {"local": "window", "local_layers": 2, "neighbours": 8, "global_policy": False, "penalty": False},
-    "window, kin": {"local": "window", "local_layers": 2, "neighbours": 8, "kin": True},
 }
 
 
@@ -44,7 +42,7 @@ def weights_of(policy: torch.nn.Module) -> dict[str, np.ndarray]:
 def logits_after(policy: Policy, tasks: list[Task], walks: list[list[list[int]]]) -> torch.Tensor:
     """(B, M, N) logits after walks of equal length, M per task."""
     batch = make_batch(tasks)
-    *_, state = walk_states(policy.problem, batch, torch.tensor(walks))
+    *_, state = walk_states(policy.env, batch, torch.tensor(walks))
     with torch.no_grad():
         return policy.logits(policy.encode(batch), state)
 
@@ -82,7 +80,7 @@ def test_encoder_layer(heads: int) -> None:
     assert layer.qkv.bias is None
     weights = {f"l.{name}": value for name, value in weights_of(layer).items()}
     for real, sizes in ((None, (9, 9)), (torch.arange(9) < torch.tensor([[9], [5]]), (9, 5))):
-        out = layer(x, real, None if real is None else real[:, None, None]).detach()
+        out = layer(x, real).detach()
         for b, size in enumerate(sizes):
             expected = naive.encoder_layer(weights, "l", list(x[b, :size].double().numpy()), heads)
             np.testing.assert_allclose(out[b, :size], expected, atol=2e-5)
@@ -110,7 +108,7 @@ TRIANGLES = np.array([[0.0, 0.0], [0.6, 0.8], [-0.3, 0.0], [0.0, -0.4], [3.0, 4.
 def test_local_features_by_hand() -> None:
     policy = random_policy(small_config("cvrp", neighbours=3))
     batch = make_batch([Task(np.vstack([[[9.0, 9.0]], TRIANGLES]), np.array([0, 6, 1, 2, 3, 4]), 10)])
-    state = policy.problem.start(batch, torch.tensor([[1]]))
+    state = policy.env.start(batch, torch.tensor([[1]]))
     candidates = torch.tensor([[[False, False, True, True, True, True]]])
     near = nearest(batch, state.current, candidates, 3)
     assert near.node.tolist() == [[[3, 4, 2]]]
@@ -125,7 +123,7 @@ def test_local_features_by_hand() -> None:
 def test_features_of_absent_neighbours_are_zero() -> None:
     policy = random_policy(small_config("cvrp"))
     batch = make_batch([Task(TRIANGLES, np.array([0, 2, 1, 2, 3]), 10)])
-    state = policy.problem.start(batch, torch.tensor([[1]]))
+    state = policy.env.start(batch, torch.tensor([[1]]))
     near = nearest(batch, state.current, torch.tensor([[[False, False, True, False, True]]]), 5)
     features = policy.local.features(batch, state, near)[:, 0, 0, 1:].T
     assert near.present.tolist() == [[[True, True, False, False, False]]]
@@ -258,7 +256,7 @@ def test_each_ablation_changes_the_answer() -> None:
     policy = random_policy(small_config("cvrp"), scale=1.3)
     usual = logits_after(policy, [task], [[walk]])
     for name, changes in ABLATIONS.items():
-        if name == "paper" or name.startswith(("local only", "window", "decoder")):  # these have other parameters
+        if name == "paper" or name.startswith("local only"):  # these have other parameters
             continue
         other = Policy(replace(policy.config, **changes))
         other.load_state_dict(policy.state_dict())
@@ -284,7 +282,7 @@ def test_permuting_nodes_permutes_the_logits(problem: str) -> None:
         torch.testing.assert_close(behind, before[order], atol=5e-4, rtol=0)
 
 
-@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"], {"distance_bias": True}])
+@pytest.mark.parametrize("changes", [{}, ABLATIONS["local only"]])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_padding_does_not_change_the_logits(problem: str, changes: dict) -> None:
     policy = random_policy(small_config(problem, **changes), scale=1.5)
@@ -315,7 +313,7 @@ def test_log_prob_and_its_gradient_equal_stepping(problem: str, changes: dict) -
     policy.zero_grad()
     cache = policy.encode(batch)
     steps = []
-    for t, state in enumerate(walk_states(policy.problem, batch, walks[:, :, :-1]), start=1):
+    for t, state in enumerate(walk_states(policy.env, batch, walks[:, :, :-1]), start=1):
         log_p = policy.logits(cache, state).log_softmax(-1)
         steps.append(log_p.gather(2, walks[:, :, t : t + 1]).squeeze(2))
     stepped = torch.stack(steps, dim=2)

@@ -17,9 +17,9 @@ import pytest
 from samples import LATE, random_instance
 
 import elgo.search.warm_up
-from elgo.model.env import PROBLEMS
 from elgo.problem.instance import Instance, Metric, embed
 from elgo.problem.solution import Solution
+from elgo.problem.task import PROBLEMS
 from elgo.search.construct import savings
 from elgo.search.fallback import fill_up, quick_routes
 from elgo.search.warm_up import warm_up

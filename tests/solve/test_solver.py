@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from elgo.kin import LEAST_SHARE, MOST_NODES, find_kin
 from samples import random_instance, random_policy, small_config
 
 from elgo import kin
 from elgo.decode.multistart import costs, distinct_symmetries, make_task, routes, with_few_routes
 from elgo.decode.rollout import decode
 from elgo.decode.starts import MOST_STARTS, choose_starts, good_starts
-from elgo.kin import LEAST_SHARE, MOST_NODES, find_kin
 from elgo.model.checkpoint import save_policy
-from elgo.model.env import PROBLEMS
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
 from elgo.problem.augment import SYMMETRIES, symmetry
 from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.task import PROBLEMS
 from elgo.solve.solver import Result, SolveConfig, kin_seconds, solve
 
 Weights = Callable[[str], Path]

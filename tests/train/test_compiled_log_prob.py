@@ -7,8 +7,8 @@ from samples import KINDS, pad_walks, random_policy, random_task, random_walk, s
 from torch import Tensor
 
 from elgo.decode.rollout import torch_threads
+from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
-from elgo.model.policy import Policy
 from elgo.train import compiled_log_prob as fast_train
 
 PROBLEMS = ["tsp", "cvrp"]

@@ -115,7 +115,7 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
     file.write_text('[policy]\nproblem = "cvrp"\n[train]\nminutes = 2\n')
     config = load_config(str(file))
     assert config == Config(config.policy, DataConfig(), TrainConfig(minutes=2.0))
-    assert config.policy.problem == "cvrp"
+    assert config.policy.env == "cvrp"
 
 
 MISTAKES = {
@@ -146,7 +146,7 @@ MISTAKES = {
     "validation.sets=sparse-100-3": "validation.sets has 'sparse'",
     "validation.starts=0": "validation.starts is 0, must be at least 1",
     "policy.heads=7": "width must be a multiple of heads",
-    "policy.problem=vrptw": "problem is 'vrptw'",
+    "policy.env=vrptw": "problem is 'vrptw'",
     "policy.global_policy=false": "train.global_steps is 300000, but policy.global_policy is off",
 }
 
@@ -189,7 +189,7 @@ def test_what_a_critic_and_branches_need() -> None:
         (["train.trace=1.5"], r"train\.trace is 1\.5, must be from 0 to 1"),
         (["train.trace=0.9"], r"it needs REINFORCE with train\.best_of 1 and train\.chunk 1"),
         (["train.trace=0.9", "train.chunk=1", "train.best_of=2"], r"it needs REINFORCE with train\.best_of 1"),
-        (["train.trace=0.9", "train.chunk=1", "policy.problem=tsp"], r"but policy\.problem is 'tsp'"),
+        (["train.trace=0.9", "train.chunk=1", "policy.env=tsp"], r"but policy\.problem is 'tsp'"),
         (["data.branches=2", "data.starts=4"], r"data\.branches is 2\.0, must be from 0 to 1"),
         (["data.branches=0.5"], r"and needs data\.starts"),
         (["data.branches=0.5", "data.starts=4", "train.method=imitate"], r"data\.branches is 0\.5, but train\.method"),

@@ -14,9 +14,9 @@ from tiny import fill, simple_labels
 
 from elgo.decode.rollout import DecodeConfig, decode
 from elgo.model.checkpoint import load_policy
-from elgo.model.env import ProblemName, Task
-from elgo.model.policy import PolicyConfig
+from elgo.model.config import PolicyConfig
 from elgo.problem.augment import normalise
+from elgo.problem.task import ProblemName, Task
 from elgo.train.config import Config, DataConfig
 from elgo.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
 from elgo.train.labels import Labelled, LabelStore, what_is_left
@@ -108,8 +108,8 @@ FRESH = DataConfig(sizes="8,12", distribution="mixed", batch=4, nodes=40, reuse=
 CHILD = """
 import sys, time
 from pathlib import Path
-from elgo.model.policy import PolicyConfig
-from elgo.model.env import ProblemName
+from elgo.model.config import PolicyConfig
+from elgo.problem.task import ProblemName
 from elgo.train.config import Config, DataConfig
 from elgo.train.data import FreshLabels, Groups
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from samples import random_policy
 from tiny import NETWORK, assert_same_gradients, gradients, simple_labels
 from torch import Tensor
 
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
 from elgo.problem.generate import Sample
 from elgo.train.imitate import Lesson, imitation_loss, make_lesson, turned
 from elgo.train.labels import Labelled, label
@@ -102,12 +103,12 @@ def test_a_lesson_is_a_function_of_its_seed() -> None:
 @torch.no_grad()
 def stepped(policy: Policy, lesson: Lesson) -> list[list[list[Tensor]]]:
     """Probabilities (N,) of each step of each walk, state by state."""
-    state = policy.problem.start(lesson.batch, lesson.actions[:, :, 0])
+    state = policy.env.start(lesson.batch, lesson.actions[:, :, 0])
     cache = policy.encode(lesson.batch)
     rows = []
     for t in range(1, lesson.actions.shape[2]):
         rows.append(policy.logits(cache, state).softmax(-1))
-        state = policy.problem.step(lesson.batch, state, lesson.actions[:, :, t])
+        state = policy.env.step(lesson.batch, state, lesson.actions[:, :, t])
     return [[[row[i, m] for row in rows] for m in range(lesson.actions.shape[1])] for i in range(len(lesson.actions))]
 
 

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 import elgo.cli.main
 from elgo.model.checkpoint import load_policy, save_policy
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
 from elgo.train import loop
 from elgo.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
 from elgo.train.labels import LabelStore
@@ -405,7 +406,7 @@ def test_a_loss_that_is_no_number_stops_the_run_before_the_weights_are_spoiled(t
 def test_training_starts_from_given_weights(tmp_path: Path) -> None:
     policy = Policy(PolicyConfig("tsp", **NETWORK, local_policy=False))
     file = tmp_path / "init.safetensors"
-    save_policy(file, policy, "random", torch.float32)
+    save_policy(file, policy, "random", np.float32)
     config = make_config(tmp_path, "reinforce", "tsp", 3, init=str(file))
     trainer = trainer_for(tmp_path, config)
     assert trainer.policy.config.local_policy  # a stage may switch it on
@@ -523,7 +524,7 @@ def test_imitating_routes_that_are_searched_meanwhile(tmp_path: Path) -> None:
     sets = ["train.minutes=0", "train.steps=4", "validation.sets=[]", "data.own=true", f"train.init={file}"]
     config = load_config("imitate-cvrp", [*small, *sets])
     assert (config.data.starts, config.data.labels) == (4, ())
-    save_policy(file, Policy(config.policy), "random", torch.float32)
+    save_policy(file, Policy(config.policy), "random", np.float32)
     assert train(config, run, tmp_path, silent) == run / "last.safetensors"
     assert [row["step"] for row in rows(run)] == [1, 2, 3, 4]
     assert all(np.isfinite(row["loss"]) for row in rows(run))
@@ -538,7 +539,7 @@ def test_imitating_routes_that_are_searched_meanwhile(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", named_configs())
 def test_every_config_trains(name: str, tmp_path: Path) -> None:
     config = load_config(name)
-    problem, imitates = config.policy.problem, config.train.method == "imitate"
+    problem, imitates = config.policy.env, config.train.method == "imitate"
     sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "train.chunk=1"]
     sets += ['validation.sets=["uniform-10-2", "cluster-10-2"]', "validation.every=2", "validation.starts=2"]
     sets += [f"train.global_steps={1 if config.train.global_steps else 0}"]

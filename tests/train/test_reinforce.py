@@ -13,8 +13,10 @@ from torch import Tensor
 
 from elgo.decode.rollout import DecodeConfig
 from elgo.decode.starts import good_starts
-from elgo.model.env import Batch, Task, make_batch
-from elgo.model.policy import Policy, PolicyConfig
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import Batch, make_batch
+from elgo.problem.task import Task
 from elgo.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
 
 ONE = DecodeConfig(threads=1)
@@ -28,12 +30,12 @@ def generators(count: int, seed: int = 0) -> list[np.random.Generator]:
 def stepped_log_prob(policy: Policy, batch: Batch, actions: Tensor) -> Tensor:
     """(B, M) log-probability of whole sequences, with autograd through every step."""
     cache = policy.encode(batch)
-    state = policy.problem.start(batch, actions[:, :, 0])
+    state = policy.env.start(batch, actions[:, :, 0])
     total = torch.zeros(actions.shape[:2])
     for t in range(1, actions.shape[2]):
         log_p = policy.logits(cache, state).log_softmax(-1)
         total = total + log_p.gather(2, actions[:, :, t : t + 1]).squeeze(2)
-        state = policy.problem.step(batch, state, actions[:, :, t])
+        state = policy.env.step(batch, state, actions[:, :, t])
     return total
 
 
@@ -161,7 +163,7 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str, loss_of) -> No
     lengths = []
     for step in range(30):
         ((batch, actions),) = pieces(tasks, sample_rollouts(policy, tasks, 0, generators(3, step), ONE), 3, CPU)
-        lengths.append(float(policy.problem.length(batch, actions).mean()))
+        lengths.append(float(policy.env.length(batch, actions).mean()))
         optimiser.zero_grad()
         (loss_of(policy, batch, actions) / 3).backward()
         optimiser.step()

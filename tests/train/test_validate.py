@@ -11,7 +11,7 @@ from samples import random_policy
 from tiny import NETWORK, fill_validation, simple_label, simple_labels
 
 from elgo.decode.rollout import DecodeConfig
-from elgo.model.policy import PolicyConfig
+from elgo.model.config import PolicyConfig
 from elgo.problem.generate import Sample
 from elgo.train import labels, validate
 from elgo.train.labels import Labelled, LabelStore

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from elgo.model.policy import Policy
+from elgo.model.ensemble import Policy
 from elgo.problem.generate import Sample, generate
 from elgo.train.labels import Labelled, LabelStore, label
 

@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+export NO_MKDOCS_2_WARNING := 1  # a note on versions of mkdocs to come
 
 .PHONY: demo test test-all lint docs bench clean
 

@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-export NO_MKDOCS_2_WARNING := 1  # a note on versions of mkdocs to come
+# Silences a note about versions of mkdocs to come.
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test test-all lint docs bench clean
 

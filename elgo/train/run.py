@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from elgo import __version__
-from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.files import atomic_file, atomic_write, remove_partial_files
 from elgo.train.config import Config, make_config, to_json
 
 
@@ -77,6 +77,7 @@ class RunLog:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ValueError("training needs tensorboard, which is not installed: pip install 'elgo[train]'") from None
+        remove_partial_files(folder.path)  # of an earlier session that was killed
         folder.cut_log(step)
         self.board = SummaryWriter(folder.path / "tensorboard", purge_step=step + 1)
         self.file = open(folder.path / "log.jsonl", "a")  # noqa: SIM115

@@ -4,7 +4,7 @@ parse_* take text, format_* return text, read* and write_* open files. Whatever 
 ValueError of one line that names the file, the field and the value.
 """
 
-from elgo.problem.files.atomic import atomic_file, atomic_write
+from elgo.problem.files.atomic import atomic_file, atomic_write, remove_partial_files
 from elgo.problem.files.best_known import COST_TABLES
 from elgo.problem.files.csv import format_csv, parse_csv
 from elgo.problem.files.instances import read, write_instance
@@ -25,6 +25,7 @@ __all__ = [
     "parse_tsplib",
     "read",
     "read_solution",
+    "remove_partial_files",
     "write_instance",
     "write_solution",
 ]

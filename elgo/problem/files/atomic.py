@@ -36,3 +36,9 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write the content to the file at path, see atomic_file."""
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Delete what killed processes left of atomic writes to a folder. No other process may be writing to it."""
+    for temporary in folder.glob(".*.part"):
+        temporary.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.files import atomic_file, atomic_write, remove_partial_files
 
 
 def test_atomic_write_replaces_the_file(tmp_path: Path) -> None:
@@ -62,3 +62,10 @@ def test_atomic_file_keeps_the_old_file_if_the_block_fails(tmp_path: Path) -> No
         fail()
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
     assert (tmp_path / "a.bin").read_bytes() == b"old"
+
+
+def test_remove_partial_files(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "a.txt", "new")
+    (tmp_path / ".a.txt.12345678.part").write_text("ne")
+    remove_partial_files(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

@@ -34,10 +34,12 @@ from elgo.bench.tables import Table
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
-from elgo.search.annealing import LARGE, Load, improve, to_routes, to_walk
-from elgo.search.construct import nearest_neighbour, savings
-from elgo.search.data import survey
-from elgo.search.warm_up import warm_up
+from elgo.search.annealing import LARGE, improve
+from elgo.search.construct import nearest_neighbour
+from elgo.search.data import prepare
+from elgo.search.giant_tour import to_giant_tour, to_routes
+from elgo.search.jit_warm_up import jit_warm_up
+from elgo.search.savings import savings
 from elgo.solve.solver import solve
 
 POLICY_STARTS = 8
@@ -83,7 +85,7 @@ def large(args: argparse.Namespace) -> None:
     """A TSP of 20,000 uniform points, against what its optimum is known to be near."""
     nodes, side = 20_000, 1_000_000
     points = np.random.default_rng(0).integers(0, side, (nodes, 2))
-    warm_up("tsp")
+    jit_warm_up("tsp")
     begin = time.perf_counter()
     result = solve(Instance("random-20000", points, Metric.EUC_2D), time_limit=60, threads=args.threads)
     seconds = time.perf_counter() - begin
@@ -97,7 +99,7 @@ def limits(args: argparse.Namespace) -> None:
     """Random sizes from 20 to 20,000 and limits from 0.1 to 20 s, more often small ones."""
     rng = np.random.default_rng(1)
     for problem in ("tsp", "cvrp"):
-        warm_up(problem)
+        jit_warm_up(problem)
     worst: list[tuple[float, float, int, str, float]] = []
     for k in range(args.pairs):
         nodes, limit = int(20 * 1000 ** rng.random()), float(0.1 * 200 ** (rng.random() ** 2))
@@ -146,19 +148,18 @@ STARTS: dict[str, Start] = {
 def starts(args: argparse.Namespace) -> None:
     """Generated instances like Set-X; gaps are to the best cost of all starts and limits."""
     sizes = (100, 200, 500, 1000, 2000)
-    warm_up("cvrp")
+    jit_warm_up("cvrp")
     by_policy(as_instance(generate(np.random.default_rng(0), "cvrp", 50, "set_x")), args.threads)
     found: dict[tuple[int, int, str, float], tuple[float, float]] = {}
     for size in sizes:
         for seed in range(args.seeds):
             instance = as_instance(generate(np.random.default_rng([size, seed]), "cvrp", size, "set_x"))
-            load = Load(*instance.units(), instance.customers)
             for limit in args.limits:
                 for name, start in STARTS.items():
                     begin = time.perf_counter()
                     routes = start(instance, args.threads)
-                    best = [to_walk(routes)]
-                    improve(survey(instance), load, best[0], begin + limit, args.threads, seed, best.append)
+                    best = [to_giant_tour(routes)]
+                    improve(prepare(instance), best[0], begin + limit, args.threads, seed, best.append)
                     costs = [Solution(instance, tuple(map(tuple, x))).cost for x in (routes, to_routes(best[-1]))]
                     found[size, seed, name, limit] = (costs[0], costs[1])
                     print(f"N = {size}, seed {seed}, {limit:g} s, {name}: {costs[0]:.3f} -> {costs[1]:.3f}", flush=True)

@@ -12,13 +12,8 @@ from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, Environment, State, make_batch
 from elgo.model.global_policy import Encoding
-from elgo.problem.generate import as_instance, generate
-from elgo.problem.instance import Instance, Metric, embed
-from elgo.problem.solution import Solution
+from elgo.problem.instance import Instance, Metric
 from elgo.problem.task import ProblemName, Task
-from elgo.search.annealing import Load, to_routes, to_walk
-from elgo.search.construct import savings
-from elgo.search.data import Ground, NodeArray, survey
 
 torch.set_num_threads(1)  # the tensors here are so small that threads would only wait for each other
 
@@ -102,40 +97,3 @@ def pad_walks(walks: Sequence[Sequence[Sequence[int]]]) -> Tensor:
     """Walks of each task as (B, M, T): the shorter ones stay where they are, which at the end is the only move."""
     longest = max(len(walk) for rows in walks for walk in rows)
     return torch.tensor([[[*walk, *walk[-1:] * (longest - len(walk))] for walk in rows] for rows in walks])
-
-
-def random_cvrp(seed: int, customers: int, kind: str = "uniform", one_way: bool = False) -> Instance:
-    """Points up to 100 with few or many customers per route; some have no demand, a few fill a vehicle."""
-    rng = np.random.default_rng(seed)
-    n = customers + 1
-    capacity = int(rng.choice([10, 23, 100]))
-    demand = rng.integers(0, 11, n)
-    demand[rng.random(n) < 0.05] = capacity
-    demand[0] = 0
-    instance = Instance("points", 100 * random_points(rng, n, kind), Metric.EXACT, demand, capacity)
-    if not one_way:
-        return instance
-    matrix = instance.distance_matrix() * rng.uniform(0.5, 2.0, (n, n))
-    return Instance("one way", embed(matrix), Metric.EXPLICIT, demand, capacity, matrix, has_coords=False)
-
-
-def random_routes(instance: Instance, seed: int, customers: Sequence[int] = ()) -> list[list[int]]:
-    """Customers in random order; a new route where one does not fit, and sometimes where it does."""
-    rng = np.random.default_rng(seed)
-    demand, capacity = instance.units()
-    routes: list[list[int]] = []
-    for node in rng.permutation(customers or range(1, instance.size)).tolist():
-        if not routes or demand[[*routes[-1], node]].sum() > capacity or rng.random() < 0.1:
-            routes.append([])
-        routes[-1].append(node)
-    return routes
-
-
-def prepared(customers: int, seed: int = 0) -> tuple[Ground, Load, NodeArray]:
-    """An instance like those of set X, and its savings routes."""
-    instance = as_instance(generate(np.random.default_rng(seed), "cvrp", customers, "set_x"))
-    return survey(instance), Load(*instance.units(), customers), to_walk(savings(instance))
-
-
-def solution(seen: Ground, walk: NodeArray) -> Solution:
-    return Solution(seen.instance, tuple(map(tuple, to_routes(walk))))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.problem.instance import Instance
-from elgo.search.data import whole_distances
+from elgo.search.distances import integer_distances
 from elgo.search.tsp import FAST_TSP_LARGEST
 from elgo.train.labels import fleet
 
@@ -81,7 +81,7 @@ class Peer:
 
 
 def _distances(instance: Instance) -> NDArray[np.int64]:
-    return whole_distances(instance, LARGEST, EXTENT)
+    return integer_distances(instance, LARGEST, EXTENT)
 
 
 def _demands(instance: Instance) -> tuple[NDArray[np.int64], int, int]:
@@ -214,7 +214,7 @@ def _lkh(instance: Instance, budget: Budget) -> Routes | None:
 
 def _fast_tsp(instance: Instance, budget: Budget) -> Routes | None:
     fast_tsp: Any = importlib.import_module("fast_tsp")
-    matrix = whole_distances(instance, FAST_TSP_LARGEST, FAST_TSP_LARGEST).astype(np.uint16)
+    matrix = integer_distances(instance, FAST_TSP_LARGEST, FAST_TSP_LARGEST).astype(np.uint16)
     return [fast_tsp.find_tour(matrix, budget.left(), max_threads=budget.threads)]
 
 
@@ -231,7 +231,7 @@ def _insertion(instance: Instance, budget: Budget) -> Routes:
 
 
 def _savings(instance: Instance, budget: Budget) -> Routes:
-    from elgo.search.construct import savings
+    from elgo.search.savings import savings
 
     return savings(instance)
 

@@ -224,9 +224,9 @@ def warm_up(rows: Sequence[Row], problems: Iterable[str], options: Options) -> N
                 continue
             run_row(quick, [_small(problem)], options)
             if searches and not row.peer:
-                from elgo.search.warm_up import warm_up as warm_up_search
+                from elgo.search.jit_warm_up import jit_warm_up
 
-                warm_up_search(problem)
+                jit_warm_up(problem)
 
 
 def _small(problem: str) -> Instance:

@@ -564,13 +564,13 @@ def _read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:
 
 def _check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], may_find: bool) -> None:
     """Raise ValueError if no file takes --vehicles, or if one needs more and nothing else `may find` a solution."""
-    from elgo.search.fallback import quick_routes
+    from elgo.search.fallback import fallback_routes
 
     if all(instance.problem == "tsp" for instance in instances):
         raise ValueError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
     if not may_find:
         for instance in instances:
-            quick_routes(instance, vehicles)
+            fallback_routes(instance, vehicles)
 
 
 def _read_warm_start(

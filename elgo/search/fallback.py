@@ -12,7 +12,7 @@ CURVE = 16  # bits of a place on the curve in each direction
 MOST_BITS = 2**30  # of the sums that fill_up looks at
 
 
-def quick_routes(instance: Instance, vehicles: int | None = None) -> Routes:
+def fallback_routes(instance: Instance, vehicles: int | None = None) -> Routes:
     """TSP: along Hilbert's curve. CVRP: a sweep around the depot, or if that takes too many vehicles, what fits first.
 
     Raises ValueError if the demand does not fit into that many vehicles, or if no way was found to make it fit.

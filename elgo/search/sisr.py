@@ -12,13 +12,16 @@ work on one solution.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elgo.search.data import FloatArray, NodeArray, distance
-from elgo.search.rng import Seed, draw
+from elgo.search.data import SearchArrays
+from elgo.search.distances import Distances, FloatArray, distance
+from elgo.search.giant_tour import NodeArray
+from elgo.search.rng import RandomState, uniform
 
 REMOVED = 10.0  # customers per iteration, on average
 LONGEST = 10.0  # string
@@ -42,27 +45,31 @@ IN_USE, SPARES, TOUCHES = range(3)
 # saved (n,): the customers of the touched routes as they were
 
 
+class SisrResult(NamedTuple):
+    """The giant tours after the last iteration and at the best one, and their costs minus the initial one's."""
+
+    current: NodeArray
+    change: float
+    best: NodeArray
+    best_change: float
+
+
 @njit(cache=True, nogil=True)
 def ruin_and_recreate(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
-    demand: IntArray,
-    capacity: int,
-    vehicles: int,
+    data: SearchArrays,
     walk: NodeArray,
+    vehicles: int,
     iterations: int,
     temperature: float,
-    seed: Seed,
-) -> tuple[NodeArray, float, NodeArray, float]:
-    """So many iterations at one temperature: the last walk and what it costs more than the given one, and both of the
-    best walk on the way. The number of routes never grows beyond `vehicles`.
-    """
+    random_state: RandomState,
+) -> SisrResult:
+    """Run iterations at one temperature. The number of routes never grows beyond `vehicles`."""
+    distances, neighbours, demand, capacity = data
     members = walk[walk > 0]
-    nodes = np.full((len(near), 3), OUT, np.int32)
+    nodes = np.full((len(neighbours), 3), OUT, np.int32)
     routes = np.zeros((len(members) + 2, 9), np.int64)
     total = np.zeros(3, np.int64)
-    saved = np.empty(len(near), np.int32)
+    saved = np.empty(len(neighbours), np.int32)
     _read(walk, demand, nodes, routes, total)
     out = np.empty(len(members), np.int32)
     key = np.empty(len(members), np.float64)
@@ -70,17 +77,28 @@ def ruin_and_recreate(
     best_after, best_first = nodes[:, AFTER].copy(), routes[:, FIRST].copy()
     for _ in range(iterations):
         longest = min(LONGEST, len(members) / total[IN_USE])
-        strings = int(draw(seed) * (4.0 * REMOVED / (1.0 + longest) - 1.0) + 1.0)
-        centre = members[int(draw(seed) * len(members))]
+        strings = int(uniform(random_state) * (4.0 * REMOVED / (1.0 + longest) - 1.0) + 1.0)
+        centre = members[int(uniform(random_state) * len(members))]
         most = max(vehicles, total[IN_USE])
         delta, removed = _ruin(
-            rule, data, near, demand, nodes, routes, total, saved, centre, strings, longest, out, seed
+            distances, neighbours, demand, nodes, routes, total, saved, centre, strings, longest, out, random_state
         )
-        _sort(rule, data, demand, out[:removed], key, seed)
+        _sort(distances, demand, out[:removed], key, random_state)
         delta += _recreate(
-            rule, data, near, demand, capacity, most, nodes, routes, total, saved, members, out[:removed], seed
+            distances,
+            neighbours,
+            demand,
+            capacity,
+            most,
+            nodes,
+            routes,
+            total,
+            saved,
+            members,
+            out[:removed],
+            random_state,
         )
-        if delta > 0.0 and delta >= -temperature * math.log(draw(seed) + 1e-300):
+        if delta > 0.0 and delta >= -temperature * math.log(uniform(random_state) + 1e-300):
             _restore(nodes, routes, total, saved)
             continue
         change += delta
@@ -89,14 +107,13 @@ def ruin_and_recreate(
             best = change
             best_after[:] = nodes[:, AFTER]
             best_first[:] = routes[:, FIRST]
-    return _write(nodes[:, AFTER], routes[:, FIRST]), change, _write(best_after, best_first), best
+    return SisrResult(_write(nodes[:, AFTER], routes[:, FIRST]), change, _write(best_after, best_first), best)
 
 
 @njit(cache=True, nogil=True)
 def _ruin(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
+    distances: Distances,
+    neighbours: NodeArray,
     demand: IntArray,
     nodes: NodeArray,
     routes: IntArray,
@@ -106,33 +123,33 @@ def _ruin(
     strings: int,
     longest: float,
     out: NodeArray,
-    seed: Seed,
+    random_state: RandomState,
 ) -> tuple[float, int]:
     """Take strings of customers out of so many routes around a centre; the change of cost, and how many went `out`."""
     delta, removed = 0.0, 0
-    for k in range(-1, near.shape[1]):
+    for k in range(-1, neighbours.shape[1]):
         if total[TOUCHES] >= strings:
             break
-        customer = centre if k < 0 else near[centre, k]
+        customer = centre if k < 0 else neighbours[centre, k]
         route = nodes[customer, ROUTE]
         if route == OUT or routes[route, IS_TOUCHED]:
             continue
         _note(nodes, routes, total, saved, route)
-        length = int(draw(seed) * min(float(routes[route, COUNT]), longest) + 1.0)
+        length = int(uniform(random_state) * min(float(routes[route, COUNT]), longest) + 1.0)
         kept = 0  # of the string stay where they are
-        if 1 < length < routes[route, COUNT] and draw(seed) < SPLIT:
+        if 1 < length < routes[route, COUNT] and uniform(random_state) < SPLIT:
             kept = 1
-            while length + kept < routes[route, COUNT] and draw(seed) < DEEPER:
+            while length + kept < routes[route, COUNT] and uniform(random_state) < DEEPER:
                 kept += 1
-        begin = _string_around(nodes, customer, length + kept, seed)
-        keep_from = int(draw(seed) * (length + 1)) if kept else length
-        delta += _cut(rule, data, demand, nodes, routes, total, route, begin, length, keep_from, kept, out[removed:])
+        begin = _string_around(nodes, customer, length + kept, random_state)
+        keep_from = int(uniform(random_state) * (length + 1)) if kept else length
+        delta += _cut(distances, demand, nodes, routes, total, route, begin, length, keep_from, kept, out[removed:])
         removed += length
     return delta, removed
 
 
 @njit(cache=True, nogil=True)
-def _string_around(nodes: NodeArray, customer: int, length: int, seed: Seed) -> int:
+def _string_around(nodes: NodeArray, customer: int, length: int, random_state: RandomState) -> int:
     """The first customer of a random string of that length in which the customer is."""
     back, begin = 0, customer
     while back < length - 1 and nodes[begin, BEFORE] != 0:
@@ -143,15 +160,14 @@ def _string_around(nodes: NodeArray, customer: int, length: int, seed: Seed) -> 
         end = nodes[end, AFTER]
         ahead += 1
     least = max(0, length - 1 - ahead)
-    for _ in range(back - least - int(draw(seed) * (back - least + 1))):
+    for _ in range(back - least - int(uniform(random_state) * (back - least + 1))):
         begin = nodes[begin, AFTER]
     return begin
 
 
 @njit(cache=True, nogil=True)
 def _cut(
-    rule: int,
-    data: FloatArray,
+    distances: Distances,
     demand: IntArray,
     nodes: NodeArray,
     routes: IntArray,
@@ -165,13 +181,13 @@ def _cut(
 ) -> float:
     """Take `length` customers out of a route, all of a string but `kept` from place `keep_from` on; change of cost."""
     here, left = begin, nodes[begin, BEFORE]
-    delta = -distance(rule, data, left, here)
+    delta = -distance(distances, left, here)
     removed = 0
     for place in range(length + kept):
         there = nodes[here, AFTER]
-        delta -= distance(rule, data, here, there)
+        delta -= distance(distances, here, there)
         if keep_from <= place < keep_from + kept:
-            delta += distance(rule, data, left, here)
+            delta += distance(distances, left, here)
             _link(nodes, routes, route, left, here)
             left = here
         else:
@@ -185,22 +201,22 @@ def _cut(
     if routes[route, COUNT] == 0:
         _close(routes, total, route)
         return delta
-    return delta + distance(rule, data, left, here)
+    return delta + distance(distances, left, here)
 
 
 @njit(cache=True, nogil=True)
-def _sort(rule: int, data: FloatArray, demand: IntArray, out: NodeArray, key: FloatArray, seed: Seed) -> None:
+def _sort(distances: Distances, demand: IntArray, out: NodeArray, key: FloatArray, random_state: RandomState) -> None:
     """The order in which to put customers back: random, largest, farthest or nearest first, as 4 : 4 : 2 : 1."""
-    order = draw(seed) * 11.0
+    order = uniform(random_state) * 11.0
     for k in range(len(out)):
         if order < 4.0:
-            key[k] = draw(seed)
+            key[k] = uniform(random_state)
         elif order < 8.0:
             key[k] = -demand[out[k]]
         elif order < 10.0:
-            key[k] = -distance(rule, data, 0, out[k])
+            key[k] = -distance(distances, 0, out[k])
         else:
-            key[k] = distance(rule, data, 0, out[k])
+            key[k] = distance(distances, 0, out[k])
     for k in range(1, len(out)):  # by insertion: they are few
         customer, this, j = out[k], key[k], k - 1
         while j >= 0 and key[j] > this:
@@ -211,9 +227,8 @@ def _sort(rule: int, data: FloatArray, demand: IntArray, out: NodeArray, key: Fl
 
 @njit(cache=True, nogil=True)
 def _recreate(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
+    distances: Distances,
+    neighbours: NodeArray,
     demand: IntArray,
     capacity: int,
     most: int,
@@ -223,20 +238,20 @@ def _recreate(
     saved: NodeArray,
     members: NodeArray,
     out: NodeArray,
-    seed: Seed,
+    random_state: RandomState,
 ) -> float:
     """Put customers back, each where it costs least; the change of cost, infinite if that takes too many routes."""
     delta = 0.0
     for customer in out:
         room = capacity - demand[customer]
-        cost, left, route = _place_near(rule, data, near, nodes, routes, customer, room, seed)
+        cost, left, route = _place_near(distances, neighbours, nodes, routes, customer, room, random_state)
         if route == OUT:  # they are all full: look everywhere
-            cost, left, route = _place_anywhere(rule, data, members, nodes, routes, customer, room)
+            cost, left, route = _place_anywhere(distances, members, nodes, routes, customer, room)
         if route == OUT:
             if total[IN_USE] >= most:
                 return math.inf
             route, left = _open(routes, total), 0
-            cost = distance(rule, data, 0, customer) + distance(rule, data, customer, 0)
+            cost = distance(distances, 0, customer) + distance(distances, customer, 0)
         if not routes[route, IS_TOUCHED]:
             _note(nodes, routes, total, saved, route)
         right = routes[route, FIRST] if left == 0 else nodes[left, AFTER]
@@ -250,40 +265,37 @@ def _recreate(
 
 
 @njit(inline="always")
-def _detour(rule: int, data: FloatArray, left: int, customer: int, right: int) -> float:
-    return (
-        distance(rule, data, left, customer) + distance(rule, data, customer, right) - distance(rule, data, left, right)
-    )
+def _detour(distances: Distances, left: int, customer: int, right: int) -> float:
+    return distance(distances, left, customer) + distance(distances, customer, right) - distance(distances, left, right)
 
 
 @njit(cache=True, nogil=True)
 def _place_near(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
+    distances: Distances,
+    neighbours: NodeArray,
     nodes: NodeArray,
     routes: IntArray,
     customer: int,
     room: int,
-    seed: Seed,
+    random_state: RandomState,
 ) -> tuple[float, int, int]:
     """The cheapest place beside a near customer in a route with room, but for a few that are overlooked: what it costs,
     behind whom, in which route.
     """
     best, behind, into = math.inf, 0, OUT
-    for k in range(min(LOOKED_AT, near.shape[1])):
-        other = near[customer, k]
+    for k in range(min(LOOKED_AT, neighbours.shape[1])):
+        other = neighbours[customer, k]
         route = nodes[other, ROUTE]
         if route == OUT or routes[route, LOAD] > room:
             continue
-        look = draw(seed)
+        look = uniform(random_state)
         if look >= BLINK:
-            cost = _detour(rule, data, other, customer, nodes[other, AFTER])
+            cost = _detour(distances, other, customer, nodes[other, AFTER])
             if cost < best:
                 best, behind, into = cost, other, route
         if look < 1.0 - BLINK:
             left = nodes[other, BEFORE]
-            cost = _detour(rule, data, left, customer, other)
+            cost = _detour(distances, left, customer, other)
             if cost < best:
                 best, behind, into = cost, left, route
     return best, behind, into
@@ -291,7 +303,7 @@ def _place_near(
 
 @njit(cache=True, nogil=True)
 def _place_anywhere(
-    rule: int, data: FloatArray, members: NodeArray, nodes: NodeArray, routes: IntArray, customer: int, room: int
+    distances: Distances, members: NodeArray, nodes: NodeArray, routes: IntArray, customer: int, room: int
 ) -> tuple[float, int, int]:
     """The cheapest place in any route with room."""
     best, behind, into = math.inf, 0, OUT
@@ -299,11 +311,11 @@ def _place_anywhere(
         route = nodes[other, ROUTE]
         if route == OUT or routes[route, LOAD] > room:
             continue
-        cost = _detour(rule, data, other, customer, nodes[other, AFTER])
+        cost = _detour(distances, other, customer, nodes[other, AFTER])
         if cost < best:
             best, behind, into = cost, other, route
         if nodes[other, BEFORE] == 0:
-            cost = _detour(rule, data, 0, customer, other)
+            cost = _detour(distances, 0, customer, other)
             if cost < best:
                 best, behind, into = cost, 0, route
     return best, behind, into

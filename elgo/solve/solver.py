@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution, gap
-from elgo.search.fallback import Routes, quick_routes
+from elgo.search.fallback import fallback_routes
+from elgo.search.giant_tour import NodeArray, Routes, to_giant_tour, to_routes
 from elgo.solve.deadline import Late, in_time
 
 if TYPE_CHECKING:
     from elgo.decode.rollout import DecodeConfig
     from elgo.model.ensemble import Policy
-    from elgo.search.data import Ground, NodeArray
+    from elgo.search.data import SearchData
 
 SHORTEST, LONGEST = 5.0, 60.0  # seconds for an instance unless told otherwise
 PER_NODE = 0.01  # and between these so many per node
@@ -209,7 +210,7 @@ class _Run:
             if start is not None:
                 self.offer(start, "warm start")
             else:
-                self.offer_routes(quick_routes(self.instance, self.config.vehicles), "quick")
+                self.offer_routes(fallback_routes(self.instance, self.config.vehicles), "quick")
             self._stages()
         except KeyboardInterrupt:
             if self.best is None:
@@ -220,43 +221,43 @@ class _Run:
     def _stages(self) -> None:
         begin = time.perf_counter()
         try:
-            ground = in_time(self._survey, self.end)
+            data = in_time(self._prepare, self.end)
         except Late:  # still compiling, the first time ever
             return
         finally:
             self.spent["load"] = time.perf_counter() - begin
         from elgo.search.tsp import takes_fast_tsp
 
-        self._construct(ground)
+        self._construct(data)
         begin = time.perf_counter()
         try:
             if self.instance.problem == "cvrp":
-                self._search_routes(ground)
+                self._search_routes(data)
             elif takes_fast_tsp(self.instance):
-                self._search_tour(ground, begin + KICKS_SHARE * self.left())
+                self._search_tour(data, begin + KICKS_SHARE * self.left())
                 self._ask_fast_tsp()
             else:
-                self._search_tour(ground, self.end)
+                self._search_tour(data, self.end)
         finally:
             self._take_found()
             self.spent["search"] = time.perf_counter() - begin
 
-    def _survey(self) -> Ground:
+    def _prepare(self) -> SearchData:
         """Load what the search needs, and compile it the first time ever."""
-        from elgo.search.data import survey
+        from elgo.search.data import prepare
+        from elgo.search.jit_warm_up import jit_warm_up
         from elgo.search.tsp import is_symmetric
-        from elgo.search.warm_up import warm_up
 
-        ground = survey(self.instance)
-        warm_up("tsp" if self.instance.problem == "tsp" and is_symmetric(self.instance) else "cvrp")
-        return ground
+        data = prepare(self.instance)
+        jit_warm_up("tsp" if self.instance.problem == "tsp" and is_symmetric(self.instance) else "cvrp")
+        return data
 
-    def _construct(self, ground: Ground) -> None:
+    def _construct(self, data: SearchData) -> None:
         """What the policy must not be worse than."""
-        from elgo.search.construct import savings
+        from elgo.search.savings import savings
 
         if self.instance.problem == "tsp":
-            self._search_tour(ground, time.perf_counter() + DESCENT_SHARE * self.left())
+            self._search_tour(data, time.perf_counter() + DESCENT_SHARE * self.left())
         elif SAVINGS_SECONDS * self.instance.size < 0.5 * self.left():
             self.offer_routes(savings(self.instance), "savings")
 
@@ -282,21 +283,20 @@ class _Run:
         if rollouts:
             self.offer(best_solution(self.instance, rollouts), "policy")
 
-    def _search_routes(self, ground: Ground) -> None:
-        from elgo.search.annealing import Load, improve, to_routes, to_walk
+    def _search_routes(self, data: SearchData) -> None:
+        from elgo.search.annealing import improve
 
         assert self.best is not None
-        load = Load(*self.instance.units(), self.config.vehicles or self.instance.customers)
-        walk = to_walk(self.best.routes)
+        config, giant_tour = self.config, to_giant_tour(self.best.routes)
 
-        def better(walk: NodeArray) -> None:
-            self._found(lambda: to_routes(walk))
+        def better(giant_tour: NodeArray) -> None:
+            self._found(lambda: to_routes(giant_tour))
 
         keep = self.history[-1].source == "warm start"  # and nothing was better yet
-        improve(ground, load, walk, self.end, self.config.workers, self.config.seed, better, keep)
+        improve(data, giant_tour, self.end, config.workers, config.seed, better, config.vehicles, near_start=keep)
 
-    def _search_tour(self, ground: Ground, until: float) -> None:
-        from elgo.search.tsp import improve, improve_one_way, is_symmetric
+    def _search_tour(self, data: SearchData, until: float) -> None:
+        from elgo.search.tsp import improve, improve_asymmetric, is_symmetric
 
         assert self.best is not None
         tour = self.best.routes[0]
@@ -305,9 +305,9 @@ class _Run:
             self._found(lambda: [tour.tolist()])
 
         if is_symmetric(self.instance):
-            improve(ground, tour, until, self.config.workers, self.config.seed, better)
+            improve(data, tour, until, self.config.workers, self.config.seed, better)
         else:
-            improve_one_way(ground, tour, until, self.config.seed, better)
+            improve_asymmetric(data, tour, until, self.config.seed, better)
         self._take_found()
 
     def _ask_fast_tsp(self) -> None:

@@ -29,10 +29,11 @@ from elgo.problem.augment import normalise
 from elgo.problem.files import atomic_file, atomic_write
 from elgo.problem.generate import Sample, as_instance, generate
 from elgo.problem.task import Task
-from elgo.search.annealing import Load, anneal, to_routes, to_walk
-from elgo.search.construct import savings
-from elgo.search.data import survey
+from elgo.search.annealing import anneal
+from elgo.search.data import prepare
 from elgo.search.fallback import first_fit
+from elgo.search.giant_tour import to_giant_tour, to_routes
+from elgo.search.savings import savings
 
 HGS_LIMIT = 300  # customers; beyond, PyVRP's local search is ahead of HGS at these time limits
 ITERATIONS = 200  # of our own search per customer
@@ -224,9 +225,8 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
 def _annealed(sample: Sample, seed: int) -> list[list[int]]:
     """Routes by savings and ruin and recreate; the same every time."""
     instance = as_instance(sample)
-    load = Load(*instance.units(), vehicles=sample.customers)
-    walk = to_walk(savings(instance))
-    return to_routes(anneal(survey(instance), load, walk, ITERATIONS * sample.customers, seed))
+    giant_tour = to_giant_tour(savings(instance))
+    return to_routes(anneal(prepare(instance), giant_tour, ITERATIONS * sample.customers, seed))
 
 
 # ---- Streams: instance i depends on (stream, i) alone ---------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 import time
 
-import numpy as np
 import pytest
 import small
 
 from elgo.bench.baselines import PEERS, Budget, Peer
-from elgo.problem.instance import Instance, Metric
+from elgo.problem.instance import Metric
 from elgo.problem.solution import Solution
-from elgo.search.data import whole_distances
 
 CASES = [(peer.name, problem) for peer in PEERS.values() for problem in peer.problems]
 
@@ -27,20 +25,6 @@ def test_a_peer_answers_feasibly(name: str, problem: str, metric: Metric) -> Non
     assert solution.violations == ()
     simple = Solution(it, tuple(map(tuple, PEERS["nearest"].solve(it, Budget(None)) or [])))
     assert solution.cost <= 1.3 * simple.cost
-
-
-def test_whole_distances_are_themselves_or_scaled() -> None:
-    rounded = small.instance("tsp")
-    assert np.array_equal(whole_distances(rounded, 10**6, 100), rounded.distance_matrix())
-    assert whole_distances(rounded, 100, 100).max() == 100
-    exact = small.instance("tsp", metric=Metric.EXACT)
-    scaled = whole_distances(exact, 10**6, 10_000)
-    ratio = scaled / np.maximum(exact.distance_matrix(), 1e-9)
-    assert scaled.max() == 10_000
-    assert np.allclose(ratio[scaled > 0], ratio.max(), rtol=1e-2)
-    matrix = np.array([[0, 3.0, 4], [3, 0, 5], [4, 5, 0]])
-    explicit = Instance("m", np.array([[0, 0], [3, 0], [0, 4.0]]), Metric.EXPLICIT, matrix=matrix)
-    assert np.array_equal(whole_distances(explicit, 10**6, 100), matrix)
 
 
 def test_a_budget_runs_from_when_it_is_made() -> None:

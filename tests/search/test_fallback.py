@@ -9,7 +9,7 @@ from samples import KINDS, LATE, random_instance, random_points
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
 from elgo.search.construct import nearest_neighbour
-from elgo.search.fallback import Routes, along_curve, fill_up, first_fit, quick_routes
+from elgo.search.fallback import Routes, along_curve, fallback_routes, fill_up, first_fit
 
 
 def solution(instance: Instance, routes: Routes) -> Solution:
@@ -39,7 +39,7 @@ def test_the_curve_goes_from_cell_to_neighbouring_cell() -> None:
 def test_the_curve_is_not_much_longer_than_nearest_neighbour(seed: int) -> None:
     points = np.random.default_rng(seed).random((2000, 2))
     instance = Instance("uniform", points, Metric.EXACT)
-    tour = solution(instance, quick_routes(instance))
+    tour = solution(instance, fallback_routes(instance))
     assert tour.feasible
     assert tour.cost < 1.4 * solution(instance, nearest_neighbour(instance)).cost
 
@@ -48,14 +48,14 @@ def test_the_curve_is_not_much_longer_than_nearest_neighbour(seed: int) -> None:
 def test_the_sweep_is_feasible(n: int) -> None:
     for seed in range(5):
         instance = random_instance("cvrp", n, seed=seed)
-        assert solution(instance, quick_routes(instance)).feasible
+        assert solution(instance, fallback_routes(instance)).feasible
 
 
 def test_the_sweep_goes_round_the_depot() -> None:
     angle = np.radians([100, 10, 190, 280, 20, 110, 200, 290])
     coords = np.concatenate([[[0, 0]], 100 * np.stack([np.cos(angle), np.sin(angle)], axis=1)])
     instance = Instance("star", coords, Metric.EXACT, demand=np.array([0] + [1] * 8), capacity=2)
-    assert sorted(map(sorted, quick_routes(instance))) == [[1, 6], [2, 5], [3, 7], [4, 8]]
+    assert sorted(map(sorted, fallback_routes(instance))) == [[1, 6], [2, 5], [3, 7], [4, 8]]
 
 
 @pytest.mark.parametrize("pack", [first_fit, fill_up])
@@ -84,7 +84,7 @@ def test_as_few_vehicles_as_possible() -> None:
         demand = np.array([0, *rng.permutation(np.concatenate(parts))])
         coords = rng.random((len(demand), 2))
         instance = Instance("full", coords, Metric.EXACT, demand=demand, capacity=100)
-        routes = quick_routes(instance, 12)
+        routes = fallback_routes(instance, 12)
         assert len(routes) == 12
         assert solution(instance, routes).feasible
 
@@ -100,8 +100,8 @@ def test_huge_capacities_are_no_reason_to_be_slow() -> None:
 def test_too_few_vehicles() -> None:
     coords = np.random.default_rng(0).random((4, 2))
     instance = Instance("three", coords, Metric.EXACT, demand=np.array([0, 6, 6, 6]), capacity=10)
-    assert len(quick_routes(instance, 3)) == 3
+    assert len(fallback_routes(instance, 3)) == 3
     with pytest.raises(ValueError, match=r"^three: vehicles is 1, but the demand fills at least 2$"):
-        quick_routes(instance, 1)
+        fallback_routes(instance, 1)
     with pytest.raises(ValueError, match=r"^three: vehicles is 2, but the demands were not made to fit into them$"):
-        quick_routes(instance, 2)
+        fallback_routes(instance, 2)

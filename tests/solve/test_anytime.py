@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from samples import LATE, random_instance
 
-import elgo.search.warm_up
+import elgo.search.jit_warm_up
 from elgo.problem.instance import Instance, Metric, embed
 from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
-from elgo.search.construct import savings
-from elgo.search.fallback import fill_up, quick_routes
-from elgo.search.warm_up import warm_up
+from elgo.search.fallback import fallback_routes, fill_up
+from elgo.search.jit_warm_up import jit_warm_up
+from elgo.search.savings import savings
 from elgo.solve.solver import Improvement, Result, solve
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ Weights = Callable[[str], Path]
 def _compiled() -> None:
     """The first time ever the kernels are compiled: not in the time of a test."""
     for problem in PROBLEMS:
-        warm_up(problem)
+        jit_warm_up(problem)
 
 
 def routes_of(routes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
@@ -82,7 +82,7 @@ def test_never_worse_than_what_it_begins_with(problem: str, weights: Weights) ->
     if problem == "tsp":
         policy = solve(instance, weights=weights(problem), starts=8, symmetries=1, threads=1, policy_only=True)
         assert result.cost <= policy.cost
-    assert result.cost < cost_of(instance, quick_routes(instance))
+    assert result.cost < cost_of(instance, fallback_routes(instance))
     if problem == "cvrp":
         assert result.cost <= cost_of(instance, savings(instance))
     again = solve(instance, time_limit=0.05, warm_start=result.solution)
@@ -110,8 +110,8 @@ def test_the_policy_is_not_asked_where_the_search_forgets_it(weights: Weights) -
 def test_only_a_warm_start_that_is_the_best_is_kept_near(good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[bool] = []
 
-    def improve(*given: Any) -> None:
-        kept.append(given[-1])
+    def improve(*given: Any, near_start: bool) -> None:
+        kept.append(near_start)
 
     monkeypatch.setattr("elgo.search.annealing.improve", improve)
     instance = random_instance("cvrp", 40)
@@ -263,7 +263,7 @@ def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_quick_solution_while_the_kernels_are_being_compiled(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elgo.search.warm_up, "warm_up", lambda problem: time.sleep(5))
+    monkeypatch.setattr(elgo.search.jit_warm_up, "jit_warm_up", lambda problem: time.sleep(5))
     result = solve(random_instance(problem, 50), time_limit=0.2)
     check(result, 0.2)
     assert [found.source for found in result.history] == ["quick"]

@@ -10,7 +10,7 @@ from samples import random_instance
 
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
-from elgo.search.warm_up import warm_up
+from elgo.search.jit_warm_up import jit_warm_up
 from elgo.solve.batch import Job, Stop, share, solve_all
 from elgo.solve.solver import Improvement, Result, SolveConfig
 
@@ -37,8 +37,8 @@ class Diary:
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled() -> None:
-    warm_up("tsp")
-    warm_up("cvrp")
+    jit_warm_up("tsp")
+    jit_warm_up("cvrp")
 
 
 def jobs(seconds: float, count: int = 4) -> list[Job]:

@@ -11,8 +11,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elgo.search.data import FloatArray, NodeArray, distance
-from elgo.search.rng import Seed, draw
+from elgo.search.data import SearchArrays
+from elgo.search.distances import Distances, distance
+from elgo.search.giant_tour import NodeArray
+from elgo.search.rng import RandomState, uniform
 
 ELSEWHERE = -1
 BREADTH = 8  # near nodes that a move may connect to
@@ -27,27 +29,28 @@ LOGGED, FIRST, WAITING = range(3)
 
 
 @njit(cache=True, nogil=True)
-def kick(
-    rule: int, data: FloatArray, near: NodeArray, path: NodeArray, kicks: int, seed: Seed
+def iterated_local_search(
+    data: SearchArrays, path: NodeArray, perturbations: int, random_state: RandomState
 ) -> tuple[NodeArray, float]:
-    """Improve a path until no move helps, then try so many kicks; the path found and how much shorter it is."""
+    """Improve a path to a local optimum, then by perturbations; return the path and how much shorter it is."""
+    distances, neighbours = data.distances, data.neighbours
     path = path.copy()
     size = len(path)
-    place = np.full(len(near), ELSEWHERE, np.int32)
+    place = np.full(len(neighbours), ELSEWHERE, np.int32)
     for k in range(size):
         place[path[k]] = k
     queue = path.copy()
-    waits = np.zeros(len(near), np.bool_)
+    waits = np.zeros(len(neighbours), np.bool_)
     waits[path] = True
     log = np.empty((4096, 2), np.int32)
     state = np.array([-1, 0, size], np.int64)
-    gain = _descend(rule, data, near, path, place, queue, waits, log, state)
+    gain = _descend(distances, neighbours, path, place, queue, waits, log, state)
     if size < 8:
         return path, gain
-    for _ in range(kicks):
+    for _ in range(perturbations):
         state[LOGGED] = 0
-        change = _double_bridge(rule, data, path, place, queue, waits, log, state, seed)
-        change += _descend(rule, data, near, path, place, queue, waits, log, state)
+        change = _double_bridge(distances, path, place, queue, waits, log, state, random_state)
+        change += _descend(distances, neighbours, path, place, queue, waits, log, state)
         if change >= 0.0:
             gain += change
             continue
@@ -58,9 +61,8 @@ def kick(
 
 @njit(cache=True, nogil=True)
 def _descend(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
+    distances: Distances,
+    neighbours: NodeArray,
     path: NodeArray,
     place: NodeArray,
     queue: NodeArray,
@@ -76,9 +78,9 @@ def _descend(
         state[WAITING] -= 1
         waits[node] = False
         while state[LOGGED] < len(log) - ROOM:
-            gain = _two_opt(rule, data, near, path, place, queue, waits, log, state, node)
+            gain = _two_opt(distances, neighbours, path, place, queue, waits, log, state, node)
             if gain == 0.0:
-                gain = _or_opt(rule, data, near, path, place, queue, waits, log, state, node)
+                gain = _or_opt(distances, neighbours, path, place, queue, waits, log, state, node)
             if gain == 0.0:
                 break
             total += gain
@@ -87,9 +89,8 @@ def _descend(
 
 @njit(cache=True, nogil=True)
 def _two_opt(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
+    distances: Distances,
+    neighbours: NodeArray,
     path: NodeArray,
     place: NodeArray,
     queue: NodeArray,
@@ -105,17 +106,17 @@ def _two_opt(
         if not 0 <= i + side <= last:
             continue
         b = path[i + side]
-        length = distance(rule, data, a, b)
-        for k in range(min(BREADTH, near.shape[1])):
-            c = near[a, k]
-            much = length - distance(rule, data, a, c)
+        length = distance(distances, a, b)
+        for k in range(min(BREADTH, neighbours.shape[1])):
+            c = neighbours[a, k]
+            much = length - distance(distances, a, c)
             if much <= TINY:
                 break
             j = place[c]
             if j == ELSEWHERE or not 0 <= j + side <= last:
                 continue
             d = path[j + side]
-            gain = much + distance(rule, data, c, d) - distance(rule, data, b, d)
+            gain = much + distance(distances, c, d) - distance(distances, b, d)
             if gain <= TINY or abs(i - j) > FARTHEST:
                 continue
             low, high = min(i, j), max(i, j)
@@ -131,9 +132,8 @@ def _two_opt(
 
 @njit(cache=True, nogil=True)
 def _or_opt(
-    rule: int,
-    data: FloatArray,
-    near: NodeArray,
+    distances: Distances,
+    neighbours: NodeArray,
     path: NodeArray,
     place: NodeArray,
     queue: NodeArray,
@@ -153,11 +153,11 @@ def _or_opt(
                 break
             end = path[far]
             left, right = path[low - 1], path[high + 1]
-            out = distance(rule, data, left, path[low]) + distance(rule, data, path[high], right)
-            out -= distance(rule, data, left, right)
-            for k in range(min(BREADTH, near.shape[1])):
-                c = near[a, k]
-                much = out - distance(rule, data, a, c)
+            out = distance(distances, left, path[low]) + distance(distances, path[high], right)
+            out -= distance(distances, left, right)
+            for k in range(min(BREADTH, neighbours.shape[1])):
+                c = neighbours[a, k]
+                much = out - distance(distances, a, c)
                 if much <= TINY:
                     break
                 j = place[c]
@@ -167,7 +167,7 @@ def _or_opt(
                     if not 0 <= j + step <= last or low <= j + step <= high:
                         continue
                     d = path[j + step]
-                    gain = much + distance(rule, data, c, d) - distance(rule, data, end, d)
+                    gain = much + distance(distances, c, d) - distance(distances, end, d)
                     if gain <= TINY:
                         continue
                     first, second = min(j, j + step), max(j, j + step)
@@ -181,25 +181,24 @@ def _or_opt(
 
 @njit(cache=True, nogil=True)
 def _double_bridge(
-    rule: int,
-    data: FloatArray,
+    distances: Distances,
     path: NodeArray,
     place: NodeArray,
     queue: NodeArray,
     waits: NDArray[np.bool_],
     log: NodeArray,
     state: NDArray[np.int64],
-    seed: Seed,
+    random_state: RandomState,
 ) -> float:
     """Exchange two neighbouring short segments somewhere; what that gains, hardly ever more than 0."""
     spread = min(SPREAD, (len(path) - 2) // 3)
-    one, two = 1 + int(draw(seed) * spread), 1 + int(draw(seed) * spread)
-    low = 1 + int(draw(seed) * (len(path) - 1 - one - two))
+    one, two = 1 + int(uniform(random_state) * spread), 1 + int(uniform(random_state) * spread)
+    low = 1 + int(uniform(random_state) * (len(path) - 1 - one - two))
     middle, high = low + one, low + one + two - 1
     left, right = path[low - 1], path[high + 1]
     a, b, c, d = path[low], path[middle - 1], path[middle], path[high]
-    gain = distance(rule, data, left, a) + distance(rule, data, b, c) + distance(rule, data, d, right)
-    gain -= distance(rule, data, left, c) + distance(rule, data, d, a) + distance(rule, data, b, right)
+    gain = distance(distances, left, a) + distance(distances, b, c) + distance(distances, d, right)
+    gain -= distance(distances, left, c) + distance(distances, d, a) + distance(distances, b, right)
     _shift(path, place, log, state, low, middle - 1, high, high + 1, False)
     for node in (left, a, b, c, d, right):
         _wait(queue, waits, state, node)

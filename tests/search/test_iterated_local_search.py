@@ -1,0 +1,58 @@
+"""Iterated local search for TSP: the gain is that of the path, and the ends stay fixed."""
+
+import itertools
+
+import numpy as np
+import pytest
+from samples import random_instance
+
+from elgo.problem.instance import Instance, Metric
+from elgo.search.data import prepare
+from elgo.search.giant_tour import NodeArray
+from elgo.search.iterated_local_search import iterated_local_search
+from elgo.search.rng import random_states
+
+
+def search(instance: Instance, path: NodeArray, perturbations: int, seed: int = 0) -> tuple[NodeArray, float]:
+    return iterated_local_search(prepare(instance).arrays, path, perturbations, random_states(seed, 1)[0])
+
+
+def length(instance: Instance, path: NodeArray) -> float:
+    return float(instance.distances(path[:-1], path[1:]).sum())
+
+
+@pytest.mark.parametrize("metric", [Metric.EUC_2D, Metric.EXACT])
+@pytest.mark.parametrize("n", [3, 7, 8, 30, 200])
+def test_a_path_keeps_its_nodes_and_ends_and_gains_what_it_says(n: int, metric: Metric) -> None:
+    instance = random_instance("tsp", n, metric)
+    path = np.random.default_rng(n).permutation(n).astype(np.int32)
+    before = path.copy()
+    found, gain = search(instance, path, 300)
+    assert np.array_equal(path, before)
+    assert sorted(found.tolist()) == list(range(n))
+    assert (found[0], found[-1]) == (path[0], path[-1])
+    assert gain >= 0
+    assert length(instance, path) - length(instance, found) == pytest.approx(gain, abs=1e-6)
+
+
+def test_a_part_of_a_tour_stays_among_itself() -> None:
+    instance = random_instance("tsp", 60)
+    part = np.random.default_rng(1).permutation(60).astype(np.int32)[:25]
+    found, gain = search(instance, part, 200)
+    assert sorted(found.tolist()) == sorted(part.tolist())
+    assert length(instance, part) - length(instance, found) == pytest.approx(gain)
+
+
+def test_the_best_path_of_few_nodes() -> None:
+    for seed in range(5):
+        instance = random_instance("tsp", 9, Metric.EXACT, seed=seed)
+        path = np.arange(9, dtype=np.int32)
+        found, _ = search(instance, path, 2000, seed)
+        inner = (np.array([0, *middle, 8], np.int32) for middle in itertools.permutations(range(1, 8)))
+        assert length(instance, found) == pytest.approx(min(length(instance, each) for each in inner))
+
+
+def test_the_same_seed_gives_the_same_path() -> None:
+    instance = random_instance("tsp", 80)
+    path = np.arange(80, dtype=np.int32)
+    assert np.array_equal(search(instance, path, 500, 1)[0], search(instance, path, 500, 1)[0])

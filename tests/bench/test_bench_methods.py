@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import small
 
-from elgo.bench import rows as rows_module
 from elgo.bench.baselines import PEERS, Peer
-from elgo.bench.methods import Options, Row, check, parse_limits, parse_row, parse_rows, run_row
+from elgo.bench.methods import Options, Row, check, fingerprint, parse_limits, parse_row, parse_rows, run_row
 from elgo.problem.instance import Instance
 
 
@@ -112,6 +111,6 @@ def test_what_goes_wrong_in_a_peer_is_its_fault(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_weights_decide_the_fingerprint(weights: Callable[[str], Path]) -> None:
-    one, other = (rows_module.fingerprint(parse_row(str(weights(problem))), []) for problem in ("tsp", "cvrp"))
+    one, other = (fingerprint(parse_row(str(weights(problem))), []) for problem in ("tsp", "cvrp"))
     assert one != other
-    assert len(rows_module.fingerprint(parse_row("policy"), ["tsp"])) == 16
+    assert len(fingerprint(parse_row("policy"), ["tsp"])) == 16

@@ -12,7 +12,7 @@ import pytest
 import small
 
 from elgo.bench.command import Forecast, bench, duration
-from elgo.bench.methods import Options, Row, effort, parse_rows
+from elgo.bench.methods import Options, Row, parse_rows
 from elgo.bench.run import BenchFolder, Record, describe, jobs, read_bench, read_records
 from elgo.bench.sets import BenchSet, Entry, Selection, load_set
 from elgo.problem.files import write_instance
@@ -168,13 +168,6 @@ def test_forecast() -> None:
     assert forecast.share() == pytest.approx(5 / 21)
     assert forecast.line() == "2/6, about 16 s left"
     assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
-
-
-def test_effort_of_a_window_is_limited() -> None:
-    small_one, large, larger = (effort(Row("policy"), small.instance("tsp", n)) for n in (10, 1000, 2000))
-    assert small_one == 10 * 10 * 2  # every start and its reflection
-    assert large == pytest.approx(larger, rel=0.05)
-    assert effort(Row("policy:single", starts=1, symmetries=1), small.instance("tsp", 1000)) == 1000
 
 
 def record_of(row: str, nodes: int, seconds: float) -> Record:

@@ -1,7 +1,7 @@
 """Distances for the compiled kernels: looked up in small instances, computed on demand in larger ones.
 
-Computing a distance is faster than fetching it from main memory: twice as fast with 4,000 nodes. The formulas equal
-those of `elgo.problem`, which the tests verify.
+Computing a distance is faster than fetching it from main memory: twice as fast with 4,000 nodes. The formulas are
+the compiled twins of those in elgo/problem/distances.py; tests/search/test_distances.py checks that both are equal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elgo.problem.instance import EARTH_RADIUS, Instance, Metric, geo_degrees
+from elgo.problem.distances import EARTH_RADIUS, Metric, geo_radians
+from elgo.problem.instance import Instance
 
 FloatArray = NDArray[np.float64]
 
@@ -39,7 +40,7 @@ def make_distances(instance: Instance) -> Distances:
     if instance.size <= TABLE_NODES or metric is Metric.EXPLICIT:
         metric, values = Metric.EXPLICIT, instance.distance_matrix()
     elif metric is Metric.GEO:
-        values = 3.141592 * geo_degrees(values) / 180.0  # PI as TSPLIB defines it
+        values = geo_radians(values)
     elif metric is Metric.HAVERSINE:
         values = np.radians(values)
     return Distances(METRICS.index(metric), np.array(values, order="C"))

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from elgo.problem.files import read
-from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.plane import embed
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

@@ -6,7 +6,8 @@ import numpy as np
 from samples import random_points
 
 from elgo.problem.generate import as_instance, generate
-from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.plane import embed
 from elgo.problem.solution import Solution
 from elgo.search.data import SearchData, prepare
 from elgo.search.giant_tour import NodeArray, to_giant_tour, to_routes

@@ -17,7 +17,8 @@ import pytest
 from samples import LATE, random_instance
 
 import elgo.search.jit_warm_up
-from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.plane import embed
 from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
 from elgo.search.fallback import fallback_routes, fill_up

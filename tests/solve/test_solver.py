@@ -20,7 +20,8 @@ from elgo.model.checkpoint import save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.problem.augment import SYMMETRIES, symmetry
-from elgo.problem.instance import Instance, Metric, embed
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.plane import embed
 from elgo.problem.task import PROBLEMS
 from elgo.solve.solver import Result, SolveConfig, kin_seconds, solve
 

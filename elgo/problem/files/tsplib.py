@@ -23,7 +23,8 @@ from elgo.problem.files.text import (
     quoted,
     split_lines,
 )
-from elgo.problem.instance import LARGEST_NUMBER, FloatArray, Instance, IntArray, Metric, embed
+from elgo.problem.instance import LARGEST_NUMBER, FloatArray, Instance, IntArray, Metric
+from elgo.problem.plane import embed
 
 _KEYWORD = re.compile(r"([^\s:]+)\s*:?\s*(.*)")
 _FIELDS = {

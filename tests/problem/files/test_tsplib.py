@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from texts import CVRP, DATA, TSP, assert_rejected, assert_same, explicit, instances
 
 from elgo.problem.files import format_tsplib, parse_tsplib, read, read_solution
-from elgo.problem.instance import FULL_EIGH_LIMIT, Instance, Metric, embed
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.plane import FULL_EIGH_LIMIT, embed
 from elgo.problem.solution import Solution
 
 

@@ -12,7 +12,7 @@ from elgo.bench.report import write_report
 from elgo.bench.run import BenchFolder, Job, Record, describe, jobs, run
 from elgo.bench.sets import BenchSet
 from elgo.bench.tables import Table
-from elgo.problem.formatting import format_cost
+from elgo.problem.solution import format_cost
 
 SAY_SECONDS = 5.0  # between lines of progress where there is no terminal for a bar
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from elgo.bench import published
 from elgo.bench.run import Bench, Record
-from elgo.problem.formatting import format_cost
+from elgo.problem.solution import format_cost
 
 Gaps = Mapping[tuple[str, str], float]  # (row, instance) -> percent
 

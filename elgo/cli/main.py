@@ -659,7 +659,7 @@ def _print_table(results: Sequence[Result]) -> None:
         return
     from rich.console import Console
 
-    from elgo.problem.formatting import results_table
+    from elgo.cli.tables import results_table
 
     Console(width=None if sys.stdout.isatty() else 160).print(results_table(results))
 

@@ -14,8 +14,7 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from elgo.problem.formatting import format_cost, format_gap
-from elgo.problem.solution import gap
+from elgo.problem.solution import format_cost, format_gap, gap
 from elgo.solve.batch import Job
 
 if TYPE_CHECKING:

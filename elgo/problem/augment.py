@@ -1,4 +1,4 @@
-"""Plane geometry that needs no instance: normalisation to the unit square and its 8 symmetries."""
+"""Augmentation: normalisation of points to the unit square, and the 8 symmetries of the square (POMO's x8)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ SYMMETRIES = 8
 
 
 def normalise(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Move and scale points (n, 2) into the unit square, centred, by ONE factor.
+    """Return points (n, 2) moved and scaled into the unit square, centred.
 
-    One factor keeps the aspect ratio, so that distance and angle keep their meaning for the local policy
-    (docs/design.md, decision 1).
+    Both axes are scaled by the same factor, so that distances and angles keep their meaning for the local policy.
     """
     low, high = points.min(axis=0), points.max(axis=0)
     side = (high - low).max()
@@ -20,7 +19,7 @@ def normalise(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def symmetry(points: NDArray[np.float64], index: int) -> NDArray[np.float64]:
-    """The image of points (n, 2) of the unit square under symmetry `index` of 0..7; 0 is the identity."""
+    """Return points (n, 2) of the unit square under symmetry `index` of 0..7; 0 is the identity."""
     if not 0 <= index < SYMMETRIES:
         raise ValueError(f"symmetry is {index}, must be 0..{SYMMETRIES - 1}")
     x, y = points[:, 0], points[:, 1]

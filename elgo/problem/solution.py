@@ -1,4 +1,4 @@
-"""Routes over an Instance: what they cost, and whether they are allowed."""
+"""Solutions: routes of an instance, their cost and whether they are feasible."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from elgo.problem.instance import Instance
 
 @dataclass(frozen=True)
 class Solution:
-    """Routes as 0-based node indices: CVRP without the depot, TSP one route over all nodes.
+    """Routes as 0-based node indices: for CVRP without the depot, for TSP one route with all nodes.
 
-    Anything may be put in; `violations` says what is wrong with it.
+    Routes are not validated when a Solution is made; `violations` lists what is wrong with them.
     """
 
     instance: Instance
@@ -31,7 +31,7 @@ class Solution:
 
     @cached_property
     def cost(self) -> float:
-        """Length of all closed routes in the instance's own units. Raises ValueError for a node that does not exist."""
+        """Total cost of the closed routes. Raises ValueError if a node does not exist."""
         if unknown := self._unknown():
             raise ValueError(f"{self.instance.name} has no node {unknown[0]}, so the routes have no cost")
         depot = () if self.instance.problem == "tsp" else (0,)
@@ -40,39 +40,42 @@ class Solution:
             return 0.0
         here = np.concatenate(closed)
         there = np.concatenate([np.roll(stops, -1) for stops in closed])
-        return math.fsum(self.instance.distances(here, there))  # exact, so that turning a route leaves its cost alone
+        return math.fsum(
+            self.instance.distances(here, there)
+        )  # exact: a rotated route costs the same
 
     @cached_property
     def violations(self) -> tuple[str, ...]:
-        """One line for every rule that is broken; empty if the solution is feasible."""
-        return tuple(chain(self._shape_faults(), self._visit_faults(), self._load_faults()))
+        """One line for every violated constraint; empty if the solution is feasible."""
+        return tuple(chain(self._route_violations(), self._visit_violations(), self._load_violations()))
 
     @property
     def feasible(self) -> bool:
+        """True if there are no violations."""
         return not self.violations
 
     def _unknown(self) -> list[int]:
         return sorted({node for node in chain(*self.routes) if not 0 <= node < self.instance.size})
 
-    def _shape_faults(self) -> Iterable[str]:
+    def _route_violations(self) -> Iterable[str]:
         if self.instance.problem == "tsp" and len(self.routes) != 1:
             yield f"a TSP has one route, not {len(self.routes)}"
         for number, route in enumerate(self.routes, start=1):
             if not route:
                 yield f"route {number} is empty"
             if self.instance.problem == "cvrp" and 0 in route:
-                yield f"route {number} visits the depot on its way"
+                yield f"route {number} contains the depot"
 
-    def _visit_faults(self) -> Iterable[str]:
+    def _visit_violations(self) -> Iterable[str]:
         first = 0 if self.instance.problem == "tsp" else 1
         visits = Counter(chain(*self.routes))
         missing = [node for node in range(first, self.instance.size) if not visits[node]]
         repeated = sorted(node for node, count in visits.items() if count > 1 and first <= node < self.instance.size)
-        for fault, nodes in (("unknown", self._unknown()), ("missing", missing), ("repeated", repeated)):
+        for kind, nodes in (("unknown", self._unknown()), ("missing", missing), ("repeated", repeated)):
             if nodes:
-                yield f"{fault} nodes: {_shortened(nodes)}"
+                yield f"{kind} nodes: {_shortened(nodes)}"
 
-    def _load_faults(self) -> Iterable[str]:
+    def _load_violations(self) -> Iterable[str]:
         if self.instance.demand is None or self.instance.capacity is None or self._unknown():
             return
         demand, capacity = self.instance.units()
@@ -80,15 +83,30 @@ class Solution:
             nodes = np.array(route, dtype=np.int64)
             if demand[nodes].sum() <= capacity:
                 continue
-            # Units are exact for whole and decimal numbers; others were rounded against us, so add those up themselves.
+            # Units are exact for integers and decimals; other demands were rounded up, so check their exact sum.
             load = math.fsum(self.instance.demand[nodes])
             if load > self.instance.capacity:
                 yield f"route {number} carries {load:.15g}, more than CAPACITY {self.instance.capacity:.15g}"
 
 
 def gap(cost: float, best_known: float | None) -> float | None:
-    """How far a cost lies above the best known one, in percent; None if that is not known."""
+    """Return by how many percent a cost is above the best known one, None if that is not known."""
     return 100.0 * (cost - best_known) / best_known if best_known else None
+
+
+def format_cost(cost: float | None, comma: str = "") -> str:
+    """Return a cost as text: an integer if it is integral, else with four decimals; "-" for None.
+
+    comma="," separates thousands.
+    """
+    if cost is None:
+        return "-"
+    return f"{int(cost):{comma}}" if float(cost).is_integer() else f"{cost:{comma}.4f}"
+
+
+def format_gap(gap: float | None) -> str:
+    """Return a gap in percent with two decimals; "-" for None."""
+    return "-" if gap is None else f"{gap:.2f}"
 
 
 def _shortened(nodes: Sequence[int], limit: int = 5) -> str:

@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from elgo.problem.files import atomic_write
-from elgo.problem.formatting import format_cost, format_gap
 from elgo.problem.instance import Instance
-from elgo.problem.solution import Solution, gap
+from elgo.problem.solution import Solution, format_cost, format_gap, gap
 
 if TYPE_CHECKING:
     from elgo.solve.solver import Result

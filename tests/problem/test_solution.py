@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elgo.problem.instance import Instance, Metric
-from elgo.problem.solution import Solution, gap
+from elgo.problem.solution import Solution, format_cost, format_gap, gap
 
 LINE = np.array([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [6.0, 0.0]])
 
@@ -76,14 +76,14 @@ def test_equal_routes_of_one_instance_are_equal() -> None:
     [
         (tsp(), ((2, 0, 3, 1),), ()),
         (cvrp(), ((1, 2), (3,)), ()),
-        (cvrp(), ((3, 2), (1,)), ()),  # full to the brim
+        (cvrp(), ((3, 2), (1,)), ()),  # exactly full
         (tsp(), (), ("a TSP has one route, not 0", "missing nodes: 0, 1, 2, 3")),
         (tsp(), ((0, 1), (2, 3)), ("a TSP has one route, not 2",)),
         (tsp(), ((0, 1, 3),), ("missing nodes: 2",)),
         (tsp(), ((0, 1, 2, 3, 1),), ("repeated nodes: 1",)),
         (tsp(), ((0, 1, 2, 3, 4, -1),), ("unknown nodes: -1, 4",)),
         (cvrp(), ((1, 2), (), (3,)), ("route 2 is empty",)),
-        (cvrp(), ((1, 0, 2), (3,)), ("route 1 visits the depot on its way",)),
+        (cvrp(), ((1, 0, 2), (3,)), ("route 1 contains the depot",)),
         (cvrp(), ((1,), (3,)), ("missing nodes: 2",)),
         (cvrp(), ((1, 2), (3, 1)), ("repeated nodes: 1",)),
         (cvrp(), ((1, 2, 3),), ("route 1 carries 6, more than CAPACITY 5",)),
@@ -122,3 +122,9 @@ def test_gap() -> None:
     assert gap(99, 100) == pytest.approx(-1)
     assert gap(100, None) is None
     assert gap(math.pi, 0) is None
+
+
+def test_costs_and_gaps_as_text() -> None:
+    assert [format_cost(cost) for cost in (None, 7.0, 1234, 0.12345)] == ["-", "7", "1234", "0.1235"]
+    assert [format_cost(cost, ",") for cost in (1234567, 1234.5)] == ["1,234,567", "1,234.5000"]
+    assert [format_gap(percent) for percent in (None, 0.126, -1)] == ["-", "0.13", "-1.00"]

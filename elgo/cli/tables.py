@@ -1,36 +1,18 @@
-"""Results -> a table for people. Rich is imported where it is used, so that parsing the command line stays fast."""
+"""Tables of results for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich import box
+from rich.table import Table
 
-    from elgo.solve.solver import Result
-
-
-def format_cost(cost: float | None, comma: str = "") -> str:
-    """A cost as an integer when it is integral, otherwise with four decimals; a dash when there is none.
-
-    A comma in the second place goes between thousands.
-    """
-    if cost is None:
-        return "-"
-    return f"{int(cost):{comma}}" if float(cost).is_integer() else f"{cost:{comma}.4f}"
-
-
-def format_gap(gap: float | None) -> str:
-    """A gap in percent with two decimals; a dash when there is none."""
-    return "-" if gap is None else f"{gap:.2f}"
+from elgo.problem.solution import format_cost, format_gap
+from elgo.solve.solver import Result
 
 
 def results_table(results: Sequence[Result]) -> Table:
-    """One row per result, and the mean gap in a last row when several results have a gap."""
-    from rich import box
-    from rich.table import Table
-
+    """Return a table with one row per result, and a last row with the mean gap if several results have a gap."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("name", overflow="fold")
     table.add_column("problem")

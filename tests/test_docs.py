@@ -118,6 +118,14 @@ def test_targets_of_make_exist() -> None:
     assert {"demo", "test"} <= named <= targets
 
 
+def test_names_in_the_makefile_exist() -> None:
+    imports = re.findall(r"from (elgo[\w.]*) import (\w+)", (ROOT / "Makefile").read_text())
+    assert len(imports) == 2
+    for module, name in imports:
+        source = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
+        assert f"\ndef {name}(" in source
+
+
 def _code(page: Path) -> str:
     """Return what a page marks as code, a line for each piece."""
     text = page.read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ class TrainConfig:
     clip_norm: float = 0.0  # 0: gradients are not clipped
     ema: float = 0.0  # decay of the averaged weights that are validated and saved; 0: the weights themselves
     seed: int = 0
-    init: str = ""  # weights file to start from
+    init: str = ""  # weights to start from: a model of the package by name, or FILE.safetensors
     chunk: int = 4  # instances whose log-probabilities are computed at once (REINFORCE); data.sure needs 1
     checkpoint_minutes: float = 3.0
     amp: bool = False  # bfloat16 autocast; for GPUs

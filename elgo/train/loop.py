@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from elgo.decode.rollout import Certainty, DecodeConfig, keep_freed_memory
-from elgo.model.checkpoint import load_policy, save_policy
+from elgo.model.checkpoint import load_policy, model_file, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
 from elgo.train.config import Config
@@ -45,7 +45,8 @@ class Trainer:
         self.progress = Progress()
         torch.manual_seed(config.train.seed)
         saved = folder.load()
-        init = Path(config.train.init) if config.train.init and saved is None else None
+        named = config.train.init if saved is None else ""
+        init = model_file(named, config.policy.problem) if named else None
         first = Policy(config.policy) if init is None else initial_policy(config.policy, init)
         self._adopt(first, joint=config.train.global_steps == 0 and config.policy.local_policy)
         self.source: LabelSource | None = None

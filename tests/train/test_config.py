@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import elgo.cli.main
+from elgo.model.checkpoint import model_file, read_weights
 from elgo.train.config import (
     Config,
     DataConfig,
@@ -68,29 +69,12 @@ def test_each_ablation_changes_only_its_fields() -> None:
         assert config.validation == paper.validation
 
 
-def test_imitation_configs() -> None:
-    for name in ("imitate-tsp", "imitate-cvrp"):
-        config = load_config(name)
-        assert (config.train.method, config.train.optimiser) == ("imitate", "adamw")
-        assert config.data.labels == ()  # made on the fly
-
-
-def test_what_a_policy_has_begun_needs_its_weights() -> None:
-    own, init = "data.own=true", "train.init=x.safetensors"
-    for name in ("imitate-tsp", "imitate-cvrp"):
-        with pytest.raises(ValueError, match=r"data\.own is on: it needs the weights of train\.init"):
-            load_config(name, [own, "data.starts=1"])
-        for other in ("train.method=reinforce", "data.labels=a.npz"):
-            with pytest.raises(ValueError, match=r"it needs train\.method 'imitate' and labels made on the fly"):
-                load_config(name, [own, init, "data.starts=1", other])
-        assert load_config(name, [own, init, "data.starts=1"]).data.own
-
-
-def test_only_tours_that_were_begun_have_one_start() -> None:
-    many = ["data.own=true", "train.init=x.safetensors", "data.starts=4"]
-    with pytest.raises(ValueError, match=r"a tour that was begun has one start, data\.starts is 4"):
-        load_config("imitate-tsp", many)
-    assert load_config("imitate-cvrp", many).data.starts == 4
+def test_recipes_of_the_shipped_weights() -> None:
+    for problem in ("tsp", "cvrp"):
+        first, second = load_config(f"imitate-{problem}"), load_config(f"reinforce-{problem}")
+        assert (first.train.method, second.train.method) == ("imitate", "reinforce")
+        assert first.policy == second.policy == read_weights(model_file("elg", problem)).config
+        assert second.train.init == "elg"
 
 
 def test_json_gives_every_config_back() -> None:
@@ -115,7 +99,7 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
     file.write_text('[policy]\nproblem = "cvrp"\n[train]\nminutes = 2\n')
     config = load_config(str(file))
     assert config == Config(config.policy, DataConfig(), TrainConfig(minutes=2.0))
-    assert config.policy.env == "cvrp"
+    assert config.policy.problem == "cvrp"
 
 
 MISTAKES = {
@@ -146,7 +130,7 @@ MISTAKES = {
     "validation.sets=sparse-100-3": "validation.sets has 'sparse'",
     "validation.starts=0": "validation.starts is 0, must be at least 1",
     "policy.heads=7": "width must be a multiple of heads",
-    "policy.env=vrptw": "problem is 'vrptw'",
+    "policy.problem=vrptw": "problem is 'vrptw'",
     "policy.global_policy=false": "train.global_steps is 300000, but policy.global_policy is off",
 }
 
@@ -184,24 +168,10 @@ def test_other_mistakes(tmp_path: Path) -> None:
     assert done.stderr == "elgo: --minutes and --steps are both given; a run ends by one of them\n"
 
 
-def test_what_a_critic_and_branches_need() -> None:
+def test_several_distributions() -> None:
     for changes, message in (
-        (["train.trace=1.5"], r"train\.trace is 1\.5, must be from 0 to 1"),
-        (["train.trace=0.9"], r"it needs REINFORCE with train\.best_of 1 and train\.chunk 1"),
-        (["train.trace=0.9", "train.chunk=1", "train.best_of=2"], r"it needs REINFORCE with train\.best_of 1"),
-        (["train.trace=0.9", "train.chunk=1", "policy.env=tsp"], r"but policy\.problem is 'tsp'"),
-        (["data.branches=2", "data.starts=4"], r"data\.branches is 2\.0, must be from 0 to 1"),
-        (["data.branches=0.5"], r"and needs data\.starts"),
-        (["data.branches=0.5", "data.starts=4", "train.method=imitate"], r"data\.branches is 0\.5, but train\.method"),
-        (["data.distribution=set_x,uniform", "data.pool=3"], r"data\.pool is 3, but data\.distribution has 2 names"),
         (["data.distribution=set_x,moon"], r"data\.distribution has 'moon'"),
         (["data.distribution=set_x,uniform", "train.method=imitate"], r"but train\.method is 'imitate'"),
     ):
         with pytest.raises(ValueError, match=message):
             load_config("paper-cvrp", changes)
-    load_config("paper-cvrp", ["train.trace=0.9", "train.chunk=1", "data.distribution=set_x,uniform"])
-
-
-def test_a_pool_stays_the_same() -> None:
-    with pytest.raises(ValueError, match=r"data\.pool is 3"):
-        load_config("paper-cvrp-star", ["data.pool=3"])

@@ -5,21 +5,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny import fill, simple_labels
 
-from elgo.decode.rollout import DecodeConfig, decode
-from elgo.model.checkpoint import load_policy
 from elgo.model.config import PolicyConfig
-from elgo.problem.augment import normalise
-from elgo.problem.task import ProblemName, Task
+from elgo.problem.task import ProblemName
 from elgo.train.config import Config, DataConfig
 from elgo.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
-from elgo.train.labels import Labelled, LabelStore, what_is_left
+from elgo.train.labels import Labelled, LabelStore
 
 
 def numbers(labels: list[Labelled]) -> list[bytes]:
@@ -127,64 +123,6 @@ def test_groups_lie_one_behind_the_other() -> None:
     for group, (begin, end) in enumerate(places):
         assert end - begin == batch_size(FRESH, groups.stream.size(4 * group))
         assert group == 0 or begin == places[group - 1][1]
-
-
-# --- what a policy has begun
-
-
-OWN = DataConfig(sizes="10,14", distribution="set_x", batch=3, own=True)  # set X: no two nodes are in one place
-
-
-def places(x: Labelled) -> list[tuple[float, ...]]:
-    """Node by node: where it is and what it wants."""
-    assert x.sample.demand is not None
-    return [tuple(row) for row in np.column_stack([x.sample.coords, x.sample.demand]).tolist()]
-
-
-def test_every_second_group_is_what_the_policy_has_left(weights: Callable[[str], Path]) -> None:
-    groups = Groups("cvrp", OWN, seed=7, init=str(weights("cvrp")))
-    policy = load_policy(weights("cvrp"), "cvrp")
-    shares = []
-    for group in range(8):
-        found = groups.labelled(group)
-        whole = [groups.stream.sample(3 * group + i) for i in range(3)]
-        for x, sample in zip(found, whole, strict=True):
-            assert sample.demand is not None
-            if group % 2 == 0:
-                assert np.array_equal(x.sample.coords, sample.coords)
-                continue
-            task = Task(normalise(sample.coords), sample.demand, sample.capacity)
-            (walks,) = decode(policy, [task], [np.arange(1, sample.size)], DecodeConfig(threads=1))
-            rests = {tuple(range(sample.size))}  # of all walks up to all of their depots
-            for walk in walks.tolist():
-                rests |= {tuple(sorted({0, *walk[k + 1 :]})) for k, node in enumerate(walk) if node == 0}
-            rows = np.column_stack([sample.coords, sample.demand]).tolist()
-            rest = tuple(rows.index(list(place)) for place in places(x))
-            assert rest in rests
-            assert rest[0] == 0
-            assert len(rest) > 1
-            assert x.sample.capacity == sample.capacity
-            shares.append(len(rest) / sample.size)
-    assert min(shares) < 0.6 < 1.0 == max(shares)  # from the last route alone to all of them
-
-
-def test_walks_are_cut_behind_any_route(monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = np.array([4, 2, 0, 3, 0, 1, 5, 6, 7, 8, 9, 10, 0, 0])  # a rollout may wait at its end
-    groups = Groups("cvrp", DataConfig(sizes="10", distribution="set_x", batch=40, own=True), seed=0)
-    monkeypatch.setattr(groups, "_walks", lambda samples, rng: [walk] * len(samples))
-    seen = set()
-    for i, x in enumerate(groups.labelled(1)):
-        rests = [what_is_left(groups.stream.sample(40 + i), walk[:moves]) for moves in (0, 3, 5)]
-        seen.add(next(k for k, rest in enumerate(rests) if np.array_equal(rest.coords, x.sample.coords)))
-    assert seen == {0, 1, 2}
-
-
-def test_groups_are_the_same_every_time(weights: Callable[[str], Path]) -> None:
-    one, two = (Groups("cvrp", OWN, seed=7, init=str(weights("cvrp"))) for _ in range(2))
-    for group in (3, 0, 1):
-        assert numbers(one.labelled(group)) == numbers(two.labelled(group))
-    other = Groups("cvrp", OWN, seed=8, init=str(weights("cvrp")))
-    assert numbers(other.labelled(1)) != numbers(one.labelled(1))
 
 
 def test_fresh_labels_end_with_their_parent_and_resume_from_their_store(tmp_path: Path) -> None:

@@ -179,35 +179,3 @@ def test_one_batch_is_learned_by_heart(problem: str) -> None:
         optimiser.step()
         losses.append((loss / count).item())
     assert min(losses[-10:]) < 0.2 * losses[0]
-
-
-# --- windows and own states
-
-
-@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_answers_outside_of_a_window_do_not_count(problem: str) -> None:
-    window = {"local": "window", "local_layers": 1, "global_policy": False, "penalty": False}
-    lesson = make_lesson(simple_labels(problem, [20, 20]), 2, np.random.default_rng(0))
-    counts = []
-    for k in (3, 30):
-        policy = random_policy(PolicyConfig(problem, **{**NETWORK, **window, "neighbours": k}))
-        loss, count = imitation_loss(policy, lesson, all_steps(lesson))
-        found = gradients(policy, loss)
-        assert all(bool(value.isfinite().all()) for value in found.values())
-        assert float(loss.detach()) > 0
-        counts.append(int(count))
-    moves = int((lesson.actions[:, :, 1:] != lesson.actions[:, :, :-1]).sum())
-    assert counts[1] == moves
-    assert 0 < counts[0] < moves
-
-
-def test_walks_that_a_policy_began_are_imitated_from_there_on() -> None:
-    usual = simple_labels("tsp", [9, 9])
-    begun = [Labelled(x.sample, np.roll(x.tour, 4), x.cost, own=5) for x in usual]
-    lesson = make_lesson(begun, 1, np.random.default_rng(0))
-    assert lesson.steps == (5, 9)
-    assert lesson.actions[:, 0].tolist() == [x.tour.tolist() for x in begun]
-    assert lesson.select(torch.tensor([1])).steps == (5, 9)
-    assert make_lesson(usual, 1, np.random.default_rng(0)).steps == (1, 9)
-    long = [Labelled(x.sample, x.tour, x.cost, own=5) for x in simple_labels("tsp", [80])]
-    assert make_lesson(long, 1, np.random.default_rng(0)).steps == (5, 29)

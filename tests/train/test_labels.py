@@ -1,13 +1,11 @@
 """Labels: feasible, good, reproducible data order, and stores that survive a kill."""
 
 import itertools
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -308,41 +306,3 @@ def test_read_xml100(tmp_path: Path) -> None:
     assert found.routes == ((1, 3), (2,))
     assert found.cost == 30
     assert found.sample.capacity == 5
-
-
-@pytest.mark.parametrize("n", [5, 12, 60])
-def test_completing_a_policy_s_walk(n: int) -> None:
-    """The policy's moves stay, and the rest is no longer than finishing by nearest neighbours."""
-    pytest.importorskip("fast_tsp")
-    rng = np.random.default_rng(n)
-    sample = generate.generate(rng, "tsp", n, "uniform")
-    for moves in {1, n // 2, n - 2, n - 1}:
-        own = rng.permutation(n)[:moves]
-        found = labels.complete_tsp(sample, own)
-        assert found.own == moves
-        assert np.array_equal(found.tour[:moves], own)
-        assert sorted(found.tour.tolist()) == list(range(n))
-        walk = own.tolist()
-        while len(walk) < n:
-            rest = [node for node in range(n) if node not in walk]
-            walk.append(min(rest, key=lambda node: math.dist(sample.coords[node], sample.coords[walk[-1]])))
-        assert found.cost <= labels.tour_cost(sample.coords, np.array(walk)) * 1.001
-        assert found.cost == pytest.approx(labels.tour_cost(sample.coords, found.tour))
-
-
-def test_what_is_left_by_hand() -> None:
-    coords = np.array([[0, 0], [1, 0], [2, 0], [3, 0], [4, 0]], dtype=float)
-    sample = Sample(coords, np.array([0, 5, 6, 7, 8]), 12)
-    for walk, rest in (([3, 1, 0], [0, 2, 4]), ([2, 0, 4, 0, 1, 0], [0, 3]), ([], [0, 1, 2, 3, 4])):
-        left = labels.what_is_left(sample, np.array(walk, dtype=np.int64))
-        assert np.array_equal(left.coords, coords[rest])
-        assert left.demand is not None
-        assert left.demand.tolist() == [(0, 5, 6, 7, 8)[node] for node in rest]
-        assert left.capacity == 12
-    assert sample.customers == 4
-
-
-def test_own_moves_survive_a_store(tmp_path: Path) -> None:
-    x = plain(generate.generate(np.random.default_rng(0), "tsp", 9, "uniform"))
-    LabelStore(tmp_path).add([replace(x, own=4), x])
-    assert [found.own for found in LabelStore(tmp_path).load()] == [4, 0]

@@ -25,7 +25,6 @@ from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.train import loop
 from elgo.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
-from elgo.train.labels import LabelStore
 from elgo.train.loop import Trainer, train
 from elgo.train.processes import Processes
 from elgo.train.run import RunFolder, RunLog, read_log, versions
@@ -70,16 +69,14 @@ def toml(config: Config, path: Path) -> Path:
     return path
 
 
-def make_config(
-    tmp_path: Path, method: str, problem: str, steps: int, branches: float = 0.0, **train_fields: object
-) -> Config:
+def make_config(tmp_path: Path, method: str, problem: str, steps: int, **train_fields: object) -> Config:
     """A run of tiny steps on stored labels or random instances, validated now and then."""
     store = tmp_path / "store"
     if method == "imitate" and not store.exists():
         fill(store, simple_labels(problem, [8, 9, 9, 10, 10, 10]))
     return Config(
         PolicyConfig(problem, **NETWORK),
-        DataConfig("10", batch=3, starts=4, branches=branches, labels=(str(store),) if method == "imitate" else ()),
+        DataConfig("10", batch=3, starts=4, labels=(str(store),) if method == "imitate" else ()),
         TrainConfig(method=method, steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
         ValidationConfig(("uniform-10-3",), every=10, starts=3),
     )
@@ -236,7 +233,6 @@ def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
     [
         ("imitate", "cvrp", {"global_steps": 2, "weight_decay": 0.1}),
         ("reinforce", "tsp", {"optimiser": "adam", "chunk": 2}),
-        ("reinforce", "cvrp", {"trace": 0.9, "chunk": 1, "branches": 0.7}),
     ],
 )
 def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: dict, tmp_path: Path) -> None:
@@ -354,45 +350,6 @@ def test_states_take_a_share_of_the_steps(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(min(steps) >= 1 and max(steps) <= 9 for steps in seen)
 
 
-@pytest.mark.parametrize("changes", [{}, {"kin": True, "local": "window", "global_policy": False, "penalty": False}])
-def test_a_critic_and_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict) -> None:
-    config = make_config(tmp_path, "reinforce", "cvrp", 6)
-    config = replace(
-        config,
-        policy=replace(config.policy, local_layers=1, **changes),
-        data=replace(config.data, branches=0.5, starts=4, sure=0.999),
-        train=replace(config.train, trace=0.9, chunk=1),
-    )
-    seen = []
-    original = loop.reinforce_loss
-    monkeypatch.setattr(loop, "reinforce_loss", lambda *args: seen.append((args[2], args[7])) or original(*args))
-    trainer = trainer_for(tmp_path, config)
-    before = [parameter.clone() for parameter in trainer.policy.parameters()]
-    for _ in range(6):
-        trainer.step()
-    assert any((a != b).any() for a, b in zip(before, trainer.policy.parameters(), strict=True))
-    assert all((actions[0, :, :shared] == actions[0, 0, :shared]).all() for actions, shared in seen if shared > 1)
-    assert len({shared for _, shared in seen}) > 1
-
-
-def test_batches_of_a_pool_come_again_with_other_rollouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config(tmp_path, "reinforce", "cvrp", 5)
-    config = replace(config, data=replace(config.data, pool=2))
-    seen = []
-    original = loop.reinforce_loss
-    monkeypatch.setattr(loop, "reinforce_loss", lambda *args, **kw: seen.append(args[1:3]) or original(*args, **kw))
-    trainer = trainer_for(tmp_path, config)
-    for _ in range(5):
-        trainer.step()
-    coords = [batch.coords for batch, _ in seen]
-    assert torch.equal(coords[0], coords[2])
-    assert torch.equal(coords[0], coords[4])
-    assert torch.equal(coords[1], coords[3])
-    assert not torch.equal(coords[0], coords[1])
-    first, again = seen[0][1], seen[2][1]
-    assert first.shape != again.shape or not torch.equal(first, again)
-
-
 def test_a_loss_that_is_no_number_stops_the_run_before_the_weights_are_spoiled(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path, make_config(tmp_path, "imitate", "tsp", 3))
     with torch.no_grad():
@@ -455,10 +412,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     monkeypatch.setattr(loop, "gaps", lambda policy, labels, *rest: [Gaps(next(found), 50.0)])
 
 
-def test_the_best_weights_are_kept_and_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, run = fill_validation(tmp_path / "data", "tsp", count=1), tmp_path / "run"
-    config = make_config(tmp_path, "imitate", "tsp", 20, checkpoint_minutes=60)
-    sets = ValidationConfig(("uniform-10-1",), every=1, patience=2)
+    config = make_config(tmp_path, "imitate", "tsp", 4, checkpoint_minutes=60)
+    sets = ValidationConfig(("uniform-10-1",), every=1)
     config = Config(config.policy, config.data, config.train, sets)
     scripted(monkeypatch, [5.0, 3.0, 4.0, 3.0])
     kept = []
@@ -473,7 +430,7 @@ def test_the_best_weights_are_kept_and_patience_ends(tmp_path: Path, monkeypatch
     assert [(step, name) for step, name in kept if name == "best"] == [(1, "best"), (2, "best")]
     assert [row["uniform-10-1"] for row in rows(run)] == [5.0, 3.0, 4.0, 3.0]
     progress = torch.load(run / "checkpoint.pt", weights_only=True)["progress"]  # the end is kept, though not yet due
-    assert (progress["step"], progress["best"], progress["stale"]) == (4, 3.0, 2)
+    assert (progress["step"], progress["best"]) == (4, 3.0)
     train(config, run, data, silent)  # nothing more to do
     assert len(rows(run)) == 4
 
@@ -485,7 +442,7 @@ def test_the_last_set_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     scripted(monkeypatch, [1.0, 9.0, 2.0, 8.0])
     assert trainer.validate({"a": labels, "b": labels}) == {"a": 1.0, "b": 9.0, "a/single": 50.0, "b/single": 50.0}
     trainer.validate({"a": labels, "b": labels})
-    assert (trainer.progress.best, trainer.progress.stale, trainer.progress.gaps) == (8.0, 0, (2.0, 8.0))
+    assert (trainer.progress.best, trainer.progress.gaps) == (8.0, (2.0, 8.0))
 
 
 def test_processes_share_the_validation(tmp_path: Path) -> None:
@@ -517,32 +474,19 @@ def test_time_decides_without_steps(tmp_path: Path) -> None:
 # --- labels made on the fly
 
 
-def test_imitating_routes_that_are_searched_meanwhile(tmp_path: Path) -> None:
-    """Every second batch completes what the weights that it starts from have begun; several walks through each."""
-    file, run = tmp_path / "init.safetensors", tmp_path / "run"
-    small = [*OVERRIDES, "policy.local_layers=1", "data.sizes=9", "data.batch=3", "data.reuse=1"]
-    sets = ["train.minutes=0", "train.steps=4", "validation.sets=[]", "data.own=true", f"train.init={file}"]
-    config = load_config("imitate-cvrp", [*small, *sets])
-    assert (config.data.starts, config.data.labels) == (4, ())
-    save_policy(file, Policy(config.policy), "random", np.float32)
-    assert train(config, run, tmp_path, silent) == run / "last.safetensors"
-    assert [row["step"] for row in rows(run)] == [1, 2, 3, 4]
-    assert all(np.isfinite(row["loss"]) for row in rows(run))
-    sizes = [x.sample.customers for x in LabelStore(run / "labels").load()]
-    assert sizes[:3] == sizes[6:9] == [9, 9, 9]
-    assert all(1 <= size <= 9 for size in sizes[3:6] + sizes[9:12])
-
-
 # --- the configs of the package
 
 
 @pytest.mark.parametrize("name", named_configs())
 def test_every_config_trains(name: str, tmp_path: Path) -> None:
     config = load_config(name)
-    problem, imitates = config.policy.env, config.train.method == "imitate"
+    problem, imitates = config.policy.problem, config.train.method == "imitate"
     sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "train.chunk=1"]
     sets += ['validation.sets=["uniform-10-2", "cluster-10-2"]', "validation.every=2", "validation.starts=2"]
     sets += [f"train.global_steps={1 if config.train.global_steps else 0}"]
+    if config.train.init:
+        save_policy(tmp_path / "init.safetensors", Policy(PolicyConfig(problem, **NETWORK)), "random")
+        sets.append(f"train.init={tmp_path / 'init.safetensors'}")
     if imitates:
         sets.append(f"data.labels={fill(tmp_path / 'store', simple_labels(problem, [10, 11, 12]))}")
     data = fill_validation(tmp_path / "data", problem, ["uniform", "cluster"], count=2)

@@ -1,8 +1,5 @@
 """REINFORCE: the parallel gradient is that of stepping, advantages by hand, sampling that knows no neighbours."""
 
-from collections.abc import Callable
-from itertools import combinations
-
 import naive
 import numpy as np
 import pytest
@@ -12,12 +9,11 @@ from tiny import NETWORK, assert_same_gradients, gradients
 from torch import Tensor
 
 from elgo.decode.rollout import DecodeConfig
-from elgo.decode.starts import good_starts
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.problem.task import Task
-from elgo.train.reinforce import advantages, best_rollout_loss, pieces, reinforce_loss, sample_branches, sample_rollouts
+from elgo.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
 
 ONE = DecodeConfig(threads=1)
 CPU = torch.device("cpu")
@@ -69,14 +65,13 @@ def test_parallel_gradient_equals_stepping(problem: str, changes: dict) -> None:
     assert max(float(value.abs().max()) for value in found.values()) > 0.1
 
 
-@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_chunks_do_not_matter(problem: str, loss_of) -> None:
+def test_chunks_do_not_matter(problem: str) -> None:
     policy = small_policy(problem)
     tasks = tasks_of(problem, [10, 10, 7, 12])
     rollouts = sample_rollouts(policy, tasks, 5, generators(4), ONE)
-    whole = gradients(policy, sum(loss_of(policy, *piece) for piece in pieces(tasks, rollouts, 4, CPU)))
-    parts = gradients(policy, sum(loss_of(policy, *piece) for piece in pieces(tasks, rollouts, 1, CPU)))
+    whole = gradients(policy, sum(reinforce_loss(policy, *piece) for piece in pieces(tasks, rollouts, 4, CPU)))
+    parts = gradients(policy, sum(reinforce_loss(policy, *piece) for piece in pieces(tasks, rollouts, 1, CPU)))
     assert_same_gradients(parts, whole)
 
 
@@ -86,43 +81,18 @@ def test_advantages_by_hand() -> None:
     torch.testing.assert_close(advantages(length), expected)
 
 
-@pytest.mark.parametrize("best_of", [2, 3, 5, 7])
-def test_advantages_of_the_best_of_several_by_trying_all(best_of: int) -> None:
-    length = torch.rand(2, 7, generator=torch.Generator().manual_seed(best_of))
-    expected = torch.zeros_like(length)
-    best_of_others = min(best_of, 6)
-    for b in range(2):
-        for i in range(7):
-            others = [j for j in range(7) if j != i]
-            alone = [min(length[b, list(team)]) for team in combinations(others, best_of_others)]
-            joined = [min(length[b, [i, *team]]) for team in combinations(others, best_of_others - 1)]
-            expected[b, i] = torch.stack(alone).mean() - torch.stack(joined).mean()
-    torch.testing.assert_close(advantages(length, best_of), expected / expected.amax(dim=1, keepdim=True))
-
-
-@pytest.mark.parametrize("best_of", [1, 4])
-def test_advantages_are_exact_under_autocast(best_of: int) -> None:
+def test_advantages_are_exact_under_autocast() -> None:
     length = 7.7 + 0.3 * torch.rand(4, 16, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
-        found = advantages(length, best_of)
-    torch.testing.assert_close(found, advantages(length, best_of))
+        found = advantages(length)
+    torch.testing.assert_close(found, advantages(length))
 
 
-@pytest.mark.parametrize("best_of", [1, 8])
-def test_equally_long_rollouts_teach_nothing(best_of: int) -> None:
+def test_equally_long_rollouts_teach_nothing() -> None:
     length = torch.full((1, 50), 7.1234567)
     length[0, ::2] += 5e-7  # a sum in another order
-    assert advantages(length, best_of).abs().max() == 0
-    assert advantages(length[:, :1], best_of).abs().max() == 0
-
-
-def test_best_rollout_loss_by_hand() -> None:
-    policy = small_policy("cvrp")
-    task = Task(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([0, 1, 1]), 2)
-    actions = torch.tensor([[[1, 0, 2, 0], [1, 2, 0, 0]]])  # the second is shorter, and waits at the end
-    batch = make_batch([task])
-    expected = -policy.log_prob(batch, actions)[0, 1].sum() / 2
-    torch.testing.assert_close(best_rollout_loss(policy, batch, actions), expected)
+    assert advantages(length).abs().max() == 0
+    assert advantages(length[:, :1]).abs().max() == 0
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
@@ -154,8 +124,7 @@ def test_rollouts_do_not_depend_on_the_company(problem: str) -> None:
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
-def test_rollouts_of_a_few_instances_become_shorter(problem: str, loss_of) -> None:
+def test_rollouts_of_a_few_instances_become_shorter(problem: str) -> None:
     torch.manual_seed(0)
     policy = Policy(PolicyConfig(problem, **NETWORK))
     tasks = tasks_of(problem, [11, 11, 11], seed=3)
@@ -165,24 +134,22 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str, loss_of) -> No
         ((batch, actions),) = pieces(tasks, sample_rollouts(policy, tasks, 0, generators(3, step), ONE), 3, CPU)
         lengths.append(float(policy.env.length(batch, actions).mean()))
         optimiser.zero_grad()
-        (loss_of(policy, batch, actions) / 3).backward()
+        (reinforce_loss(policy, batch, actions) / 3).backward()
         optimiser.step()
     assert np.mean(lengths[-5:]) < 0.95 * np.mean(lengths[:3])
 
 
-@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
-def test_some_steps_stand_for_all_of_them(loss_of: Callable[..., Tensor]) -> None:
+def test_some_steps_stand_for_all_of_them() -> None:
     """Averaged over all single steps, the loss is that of all steps."""
     policy = random_policy(small_config("tsp"))
     batch = make_batch([random_task(np.random.default_rng(0), "tsp", 8)])
     actions = torch.stack([torch.randperm(8) for _ in range(5)])[None]
-    parts = [loss_of(policy, batch, actions, torch.tensor([step])) for step in range(1, 8)]
-    torch.testing.assert_close(torch.stack(parts).mean(), loss_of(policy, batch, actions))
+    parts = [reinforce_loss(policy, batch, actions, torch.tensor([step])) for step in range(1, 8)]
+    torch.testing.assert_close(torch.stack(parts).mean(), reinforce_loss(policy, batch, actions))
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
-def test_states_without_doubt_hardly_matter(problem: str, loss_of: Callable[..., Tensor]) -> None:
+def test_states_without_doubt_hardly_matter(problem: str) -> None:
     policy = random_policy(small_config(problem), scale=3.0)
     (task,) = tasks_of(problem, [20])
     certainty: list[np.ndarray] = []
@@ -190,64 +157,22 @@ def test_states_without_doubt_hardly_matter(problem: str, loss_of: Callable[...,
     ((batch, actions),) = pieces([task], rollouts, 1, CPU)
     steps = torch.arange(1, actions.shape[2])
     sure = torch.from_numpy(certainty[0])[None, :, steps]
-    whole = gradients(policy, loss_of(policy, batch, actions))
-    nothing_left_out = gradients(policy, loss_of(policy, batch, actions, steps, sure <= 1))
+    whole = gradients(policy, reinforce_loss(policy, batch, actions))
+    nothing_left_out = gradients(policy, reinforce_loss(policy, batch, actions, steps, sure <= 1))
     assert_same_gradients(nothing_left_out, whole)
     doubtful = sure < 0.999
     assert 0.1 < doubtful.float().mean() < 0.9
-    found = gradients(policy, loss_of(policy, batch, actions, steps, doubtful))
+    found = gradients(policy, reinforce_loss(policy, batch, actions, steps, doubtful))
     error = sum(float((found[name] - value).square().sum()) for name, value in whole.items())
     assert error < 1e-3 * sum(float(value.square().sum()) for value in whole.values())
 
 
-@pytest.mark.parametrize("loss_of", [reinforce_loss, best_rollout_loss])
-def test_where_nothing_is_doubtful_there_is_no_gradient(loss_of: Callable[..., Tensor]) -> None:
-    policy = small_policy("cvrp", local="window", local_layers=1, global_policy=False, penalty=False)
+def test_where_nothing_is_doubtful_there_is_no_gradient() -> None:
+    policy = small_policy("cvrp")
     tasks = tasks_of("cvrp", [9])
     rollouts = sample_rollouts(policy, tasks, 4, generators(1), DecodeConfig())
     ((batch, actions),) = pieces(tasks, rollouts, 1, torch.device("cpu"))
     steps = torch.arange(1, actions.shape[2])
-    loss = loss_of(policy, batch, actions, steps, torch.zeros(1, 4, len(steps), dtype=torch.bool))
+    loss = reinforce_loss(policy, batch, actions, steps, torch.zeros(1, 4, len(steps), dtype=torch.bool))
     assert float(loss) == 0
     assert not loss.requires_grad
-
-
-def test_a_policy_that_sees_kin_samples_from_where_routes_end() -> None:
-    policy = small_policy("cvrp", local="window", local_layers=1, global_policy=False, penalty=False, kin=True)
-    tasks = tasks_of("cvrp", [14, 14])
-    some, every = (sample_rollouts(policy, tasks, count, generators(2), DecodeConfig()) for count in (3, 0))
-    for task, few, all_ in zip(tasks, some, every, strict=True):
-        assert set(few[:, 0]) <= set(good_starts(task, policy.config))
-        assert all_[:, 0].tolist() == list(range(1, len(task.coords)))
-
-
-@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_branches_part_where_they_are_told_to(problem: str) -> None:
-    policy, tasks = small_policy(problem), tasks_of(problem, [9, 9, 9])
-    for where in (0.0, 0.5, 0.999):
-        certainty: list[np.ndarray] = []
-        rollouts, shared = sample_branches(policy, tasks, 16, where, generators(3), ONE, certainty)
-        assert shared == {0.0: 1, 0.5: 4, 0.999: 8 if problem == "tsp" else 7}[where]
-        assert all(shared < walks.shape[1] for walks in rollouts)
-        alone, same = sample_branches(policy, tasks[1:2], 16, where, generators(3)[1:2], ONE, [])
-        assert same == shared  # whoever else is in this process
-        np.testing.assert_array_equal(alone[0], rollouts[1])
-        for task, walks, sure in zip(tasks, rollouts, certainty, strict=True):
-            assert all(naive.is_solution(task, walk) for walk in walks.tolist())
-            assert (walks[:, :shared] == walks[0, :shared]).all()
-            assert where > 0 or (walks != walks[0]).any()
-            assert not sure[:, :shared].any()
-    assert sample_branches(policy, [], 16, 0.5, [], ONE, []) == ([], 1)
-
-
-def test_credit_weighs_moves() -> None:
-    """Only those behind what is shared, and some of them stand for all."""
-    policy, tasks = small_policy("cvrp"), tasks_of("cvrp", [9])
-    rollouts, shared = sample_branches(policy, tasks, 4, 0.5, generators(1), ONE, [])
-    (batch, actions), *_ = pieces(tasks, rollouts, 1, CPU)
-    credit = torch.randn(1, 4, actions.shape[2] - 1)
-    steps = torch.arange(shared, actions.shape[2])
-    expected = -(credit[:, :, shared - 1 :] * policy.log_prob(batch, actions, steps)).sum() / 4
-    torch.testing.assert_close(reinforce_loss(policy, batch, actions, steps, None, credit, shared=shared), expected)
-    each = [reinforce_loss(policy, batch, actions, step[None], None, credit, shared=shared) for step in steps]
-    torch.testing.assert_close(torch.stack(each).mean(), expected)

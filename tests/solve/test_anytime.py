@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,6 @@ from elgo.search.savings import savings
 from elgo.solve.solver import Improvement, Result, solve
 
 ROOT = Path(__file__).parents[2]
-Weights = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,11 +56,11 @@ def check(result: Result, limit: float) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("limit", [1e-9, 0.01, 0.1, 0.4])
-def test_every_limit_is_kept(problem: str, limit: float, weights: Weights) -> None:
+def test_every_limit_is_kept(problem: str, limit: float) -> None:
     for n, metric in ((12, Metric.EUC_2D), (300, Metric.EXACT)):
         instance = random_instance(problem, n, metric)
         begin = time.perf_counter()
-        result = solve(instance, time_limit=limit, weights=weights(problem), seed=3)
+        result = solve(instance, time_limit=limit, seed=3)
         assert time.perf_counter() - begin < limit + LATE
         check(result, limit)
         assert result.seed == 3
@@ -76,13 +75,10 @@ def test_a_large_instance_in_no_time() -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_never_worse_than_what_it_begins_with(problem: str, weights: Weights) -> None:
+def test_never_worse_than_what_it_begins_with(problem: str) -> None:
     instance = random_instance(problem, 60)
-    result = solve(instance, time_limit=0.6, weights=weights(problem), threads=2)
+    result = solve(instance, time_limit=0.6, threads=2)
     check(result, 0.6)
-    if problem == "tsp":
-        policy = solve(instance, weights=weights(problem), starts=8, symmetries=1, threads=1, policy_only=True)
-        assert result.cost <= policy.cost
     assert result.cost < cost_of(instance, fallback_routes(instance))
     if problem == "cvrp":
         assert result.cost <= cost_of(instance, savings(instance))
@@ -90,21 +86,6 @@ def test_never_worse_than_what_it_begins_with(problem: str, weights: Weights) ->
     check(again, 0.05)
     assert again.cost <= result.cost
     assert again.history[0][1:] == (result.cost, "warm start")
-
-
-def test_the_policy_is_asked(weights: Weights) -> None:
-    """Its rollouts are the first better ones where there is neither savings nor search yet."""
-    instance = random_instance("tsp", 80)
-    solve(instance, weights=weights("tsp"), starts=2, policy_only=True)  # loaded, compiled and measured
-    result = solve(instance, time_limit=4.0, weights=weights("tsp"), starts=5, symmetries=2)
-    assert 1 <= result.starts <= 5
-    assert 1 <= result.symmetries <= 2
-    assert result.seconds.decode > 0
-
-
-def test_the_policy_is_not_asked_where_the_search_forgets_it(weights: Weights) -> None:
-    result = solve(random_instance("cvrp", 50), time_limit=4.0, weights=weights("cvrp"), starts=5, symmetries=1)
-    assert result.starts == 0
 
 
 @pytest.mark.parametrize("good", [True, False])

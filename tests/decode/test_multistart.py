@@ -1,0 +1,52 @@
+"""Tasks under the symmetries, and rollouts as routes with their costs."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from samples import random_instance
+
+from elgo.decode.multistart import costs, make_task, routes, with_few_routes
+from elgo.problem.augment import SYMMETRIES, symmetry
+from elgo.problem.instance import Instance, Metric
+
+
+def test_tasks_are_the_images_of_the_normalised_plane() -> None:
+    wide = Instance("wide", np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 5.0], [0.0, 5.0]]), Metric.EUC_2D)
+    upright = make_task(wide)
+    np.testing.assert_array_equal(upright.coords, [[0, 0.25], [1, 0.25], [1, 0.75], [0, 0.75]])
+    assert upright.demand is None
+    for index in range(SYMMETRIES):
+        np.testing.assert_array_equal(make_task(wide, index).coords, symmetry(upright.coords, index))
+
+
+def test_demands_become_whole_units() -> None:
+    coords = random_instance("tsp", 4).coords
+    task = make_task(Instance("tenths", coords, Metric.EXACT, demand=np.array([0, 0.1, 0.2, 0.3]), capacity=0.3))
+    assert task.demand.tolist() == [0, 1, 2, 3]
+    assert task.capacity == 3
+
+
+def test_costs_and_routes_of_rollouts() -> None:
+    instance = random_instance("cvrp", 6, Metric.EXACT)
+    actions = np.array([[3, 1, 0, 2, 5, 4, 0, 0], [5, 0, 4, 0, 3, 2, 1, 0]], np.int32)
+    assert routes(instance, actions[0]) == ((3, 1), (2, 5, 4))
+    assert routes(instance, actions[1]) == ((5,), (4,), (3, 2, 1))
+
+    def length(*stops: int) -> float:
+        return sum(math.dist(instance.coords[a], instance.coords[b]) for a, b in pairwise(stops))
+
+    expected = [length(0, 3, 1, 0, 2, 5, 4, 0), length(0, 5, 0, 4, 0, 3, 2, 1, 0)]
+    np.testing.assert_allclose(costs(instance, actions), expected)
+    tsp = random_instance("tsp", 4)
+    assert routes(tsp, np.array([2, 0, 3, 1], np.int32)) == ((2, 0, 3, 1),)
+
+
+def test_only_rollouts_with_few_routes_count() -> None:
+    few, many = [3, 1, 0, 2, 5, 4, 0, 0], [5, 0, 4, 0, 3, 2, 1, 0]
+    uncut = [[5, 0, 4, 0, 3, 2, 1]]  # without the last return
+    rollouts = [np.array([few, many], np.int32), np.array(uncut, np.int32)]
+    (left,) = with_few_routes(rollouts, 2)
+    assert left.tolist() == [few]
+    assert [part.tolist() for part in with_few_routes(rollouts, 3)] == [[few, many], uncut]
+    assert with_few_routes(rollouts, 1) == []

@@ -40,9 +40,7 @@ class Solution:
             return 0.0
         here = np.concatenate(closed)
         there = np.concatenate([np.roll(stops, -1) for stops in closed])
-        return math.fsum(
-            self.instance.distances(here, there)
-        )  # exact: a rotated route costs the same
+        return math.fsum(self.instance.distances(here, there))  # exact: a rotated route costs the same
 
     @cached_property
     def violations(self) -> tuple[str, ...]:

@@ -198,7 +198,7 @@ def test_unknown_names_are_errors() -> None:
     ("fields", "message"),
     [
         ((np.zeros((4, 3)), None, None), "coords has shape"),
-        ((np.zeros((4, 2)), np.zeros(4, np.int64), None), "come together"),
+        ((np.zeros((4, 2)), np.zeros(4, np.int64), None), "must be given together"),
         ((np.zeros((4, 2)), np.zeros(3, np.int64), 5), "demand has shape"),
     ],
 )

@@ -22,15 +22,15 @@ LARGEST_NUMBER = 1e100  # of a coordinate or a cost, so that squares stay finite
 class Instance:
     """One TSP or CVRP. All arrays are read-only; for CVRP index 0 is the depot.
 
-    name        one line of text
-    coords      (n, 2) as in the file, or a planar embedding of the matrix if has_coords is False
-    metric      the distance type
-    demand      (n,), 0 for the depot; None for TSP
-    capacity    of each vehicle; None for TSP
-    matrix      (n, n) costs with a zero diagonal, only for Metric.EXPLICIT; may be asymmetric
-    labels      (n,) node numbers of the file, 1..n unless given
-    best_known  lowest published cost, None if not known
-    has_coords  False if coords were derived from the matrix
+    - `name`: one line of text
+    - `coords`: (n, 2) as in the file, or a planar embedding of the matrix if has_coords is False
+    - `metric`: the distance type
+    - `demand`: (n,), 0 for the depot; None for TSP
+    - `capacity`: of each vehicle; None for TSP
+    - `matrix`: (n, n) costs with a zero diagonal, only for Metric.EXPLICIT; may be asymmetric
+    - `labels`: (n,) node numbers of the file, 1..n unless given
+    - `best_known`: lowest published cost, None if not known
+    - `has_coords`: False if coords were derived from the matrix
 
     Raises ValueError that names the wrong field and its value.
     """

@@ -43,7 +43,7 @@ from elgo.problem.generate import Sample, generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import TrainConfig
 from elgo.train.imitate import imitation_loss, make_lesson
-from elgo.train.labels import Labelled, label
+from elgo.train.labelling import Labelled, label
 from elgo.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
 
 SEED = 0

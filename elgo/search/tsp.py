@@ -62,10 +62,12 @@ def takes_fast_tsp(instance: Instance) -> bool:
     return instance.size <= FAST_TSP_NODES and is_symmetric(instance)
 
 
-def fast_tsp_tour(instance: Instance, until: float, threads: int) -> list[int]:
-    """Return the tour of fast_tsp, which ends at `until` or when it has converged."""
+def fast_tsp_tour(
+    instance: Instance, until: float, threads: int, candidates: str = "auto", stop_when_converged: bool = True
+) -> list[int]:
+    """Return the tour of fast_tsp, which ends at `until` or, if told to, when it has converged."""
     import fast_tsp
 
     matrix = integer_distances(instance, FAST_TSP_LARGEST, FAST_TSP_LARGEST).astype(np.uint16)
     left = max(0.001, until - time.perf_counter())
-    return fast_tsp.find_tour(matrix, left, max_threads=threads, stop_when_converged=True)
+    return fast_tsp.find_tour(matrix, left, threads, candidates, stop_when_converged)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 from elgo.model.config import PolicyConfig
 from elgo.problem.generate import CVRP_DISTRIBUTIONS, POINT_DISTRIBUTIONS
-from elgo.train.labels import parse_sizes
+from elgo.train.label_stream import parse_sizes
 
 FOLDER = Path(__file__).parent / "configs"
 

@@ -18,14 +18,9 @@ from torch import Tensor
 from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import Config, DataConfig
-from elgo.train.labels import (
-    Labelled,
-    LabelStore,
-    Stream,
-    as_task,
-    parse_sizes,
-    read_xml100,
-)
+from elgo.train.label_store import LabelStore, read_xml100
+from elgo.train.label_stream import LabelStream, parse_sizes
+from elgo.train.labelling import Labelled, as_task
 
 FLUSH_SECONDS = 3.0  # between writes of freshly made labels: few large files, and no long wait
 AHEAD = 100  # groups to label in advance
@@ -130,7 +125,7 @@ class Groups:
 
     def __init__(self, problem: ProblemName, config: DataConfig, seed: int) -> None:
         self.config = config
-        self.stream = Stream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
+        self.stream = LabelStream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
         self.ends = [0]
 
     def place(self, group: int) -> tuple[int, int]:

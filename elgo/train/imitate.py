@@ -15,7 +15,7 @@ from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.problem.augment import normalise
 from elgo.problem.task import Task
-from elgo.train.labels import Labelled
+from elgo.train.labelling import Labelled
 
 
 class Lesson(NamedTuple):

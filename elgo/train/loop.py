@@ -25,7 +25,7 @@ from elgo.model.ensemble import Policy, with_local
 from elgo.train.config import Config
 from elgo.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
 from elgo.train.imitate import imitation_loss, make_lesson
-from elgo.train.labels import Labelled
+from elgo.train.labelling import Labelled
 from elgo.train.processes import Processes
 from elgo.train.reinforce import pieces, reinforce_loss, sample_rollouts
 from elgo.train.run import Progress, RunFolder, RunLog

@@ -17,7 +17,10 @@ from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
-from elgo.train.labels import Labelled, LabelStore, Stream, as_task, make_labels
+from elgo.train.label_store import LabelStore
+from elgo.train.label_stream import LabelStream
+from elgo.train.labelling import Labelled, as_task
+from elgo.train.labels import make_labels
 
 
 class Gaps(NamedTuple):
@@ -31,7 +34,7 @@ def validation_set(folder: Path, problem: ProblemName, name: str) -> list[Labell
     """The set "DISTRIBUTION-N-COUNT" from its store in the folder, made there with fixed seeds when it is missing."""
     distribution, size, count = parse_set(name)
     store = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
-    stream = Stream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
+    stream = LabelStream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
     if len(store) < count and make_labels(store, stream, count=count, report=_say) < count:
         raise KeyboardInterrupt  # which make_labels had turned into an orderly end
     return store.load()[:count]

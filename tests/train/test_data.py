@@ -15,7 +15,8 @@ from elgo.model.config import PolicyConfig
 from elgo.problem.task import ProblemName
 from elgo.train.config import Config, DataConfig
 from elgo.train.data import FreshLabels, Groups, StoredLabels, batch_size, label_source, random_tasks, step_rng
-from elgo.train.labels import Labelled, LabelStore
+from elgo.train.label_store import LabelStore
+from elgo.train.labelling import Labelled
 
 
 def numbers(labels: list[Labelled]) -> list[bytes]:

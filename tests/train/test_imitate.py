@@ -13,7 +13,7 @@ from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.problem.generate import Sample
 from elgo.train.imitate import Lesson, imitation_loss, make_lesson, turned
-from elgo.train.labels import Labelled, label
+from elgo.train.labelling import Labelled, label
 
 
 def all_steps(lesson: Lesson) -> Tensor:

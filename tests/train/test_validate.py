@@ -13,8 +13,9 @@ from tiny import NETWORK, fill_validation, simple_label, simple_labels
 from elgo.decode.rollout import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.problem.generate import Sample
-from elgo.train import labels, validate
-from elgo.train.labels import Labelled, LabelStore
+from elgo.train import label_stream, validate
+from elgo.train.label_store import LabelStore
+from elgo.train.labelling import Labelled
 from elgo.train.validate import gaps, validation_set
 
 ONE = DecodeConfig(threads=1)
@@ -80,7 +81,7 @@ def test_a_set_is_apart_from_training_and_the_same_everywhere(tmp_path: Path, mo
     monkeypatch.setattr(validate, "label_seconds", lambda problem, size: 0.01)
     here, there = (validation_set(tmp_path / place, "tsp", "mixed-9-2") for place in ("a", "b"))
     assert all(np.array_equal(a.sample.coords, b.sample.coords) for a, b in zip(here, there, strict=True))
-    stream = validate.Stream("tsp", ((9, 9),), "mixed")
+    stream = validate.LabelStream("tsp", ((9, 9),), "mixed")
     assert not np.array_equal(stream.sample(0).coords, here[0].sample.coords)
 
 
@@ -95,7 +96,7 @@ def test_an_interrupt_while_making_a_set_ends_the_run(
             os.kill(os.getpid(), signal.SIGINT)
         return simple_label(sample)
 
-    monkeypatch.setattr(labels, "label_tsp", interrupted)
+    monkeypatch.setattr(label_stream, "label_tsp", interrupted)
     with pytest.raises(KeyboardInterrupt):
         validation_set(tmp_path, "tsp", "uniform-8-10")
     out, err = capfd.readouterr()

@@ -7,8 +7,9 @@ import numpy as np
 from torch import Tensor
 
 from elgo.model.ensemble import Policy
-from elgo.problem.generate import Sample, generate
-from elgo.train.labels import Labelled, LabelStore, label
+from elgo.problem.generate import Sample, cvrp, generate
+from elgo.train.label_store import LabelStore
+from elgo.train.labelling import Labelled, label
 
 NETWORK = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "local_width": 8, "local_heads": 2}
 OVERRIDES = [f"policy.{name}={value}" for name, value in NETWORK.items()]
@@ -62,3 +63,27 @@ def fill_validation(data: Path, problem: str, distributions: Sequence[str] = ("u
         folder = data / f"val-{problem}-{distribution}-10"
         fill(folder, simple_labels(problem, [10] * count, seed=5, distribution=distribution))
     return data
+
+
+SQUARE = Sample(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+
+
+def set_x_sample(n: int, seed: int = 0) -> Sample:
+    return cvrp(np.random.default_rng(seed), n, "set_x")
+
+
+def trivial_label(sample: Sample) -> Labelled:
+    """A label without a solver: nodes in order, or one customer per route."""
+    nodes = range(sample.size)
+    return label(sample, [nodes] if sample.demand is None else [[i] for i in nodes[1:]])
+
+
+def assert_same_label(a: Labelled, b: Labelled) -> None:
+    assert np.array_equal(a.sample.coords, b.sample.coords)
+    assert np.array_equal(a.tour, b.tour)
+    assert a.cost == b.cost
+    assert (a.sample.demand is None) == (b.sample.demand is None)
+    assert a.sample.capacity == b.sample.capacity
+    if a.sample.demand is not None and b.sample.demand is not None:
+        assert np.array_equal(a.sample.demand, b.sample.demand)
+        assert b.sample.demand.dtype == np.int64

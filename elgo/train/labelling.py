@@ -1,0 +1,154 @@
+"""Near-optimal solutions of generated instances: which solver makes them, and how long it searches.
+
+TSP labels come from fast_tsp; CVRP labels from our own search or, given a time, from HGS or PyVRP, which belong to the
+extra `elgo[train]`. Searches with a time limit nearly always find the same solution again, but need not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from elgo.problem.augment import normalise
+from elgo.problem.distances import Metric
+from elgo.problem.generate import Sample, as_instance
+from elgo.problem.instance import Instance
+from elgo.problem.task import Task
+from elgo.search.annealing import anneal
+from elgo.search.data import prepare
+from elgo.search.giant_tour import to_giant_tour, to_routes
+from elgo.search.savings import savings
+from elgo.solve import external
+from elgo.solve.external import Budget
+
+HGS_LIMIT = 300  # customers; beyond, PyVRP is better than HGS at these time limits
+ITERATIONS = 200  # of our own search per customer
+EXTENT = 10_000  # integer units across a CVRP: rounding an edge costs less than 0.01 % of a usual one
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """A sample with a near-optimal solution.
+
+    tour: int64; TSP: a permutation from node 0 on; CVRP: routes separated by the depot, 0 first and last.
+    cost: its unrounded Euclidean length in the sample's coordinates.
+    """
+
+    sample: Sample
+    tour: np.ndarray
+    cost: float
+
+    @property
+    def routes(self) -> tuple[tuple[int, ...], ...]:
+        """Routes as node indices, without the depot."""
+        if self.sample.demand is None:
+            return (tuple(self.tour.tolist()),)
+        cuts = np.flatnonzero(self.tour == 0)
+        return tuple(tuple(self.tour[a + 1 : b].tolist()) for a, b in pairwise(cuts))
+
+
+def label(sample: Sample, routes: Sequence[Sequence[int]]) -> Labelled:
+    """Sample and feasible routes (without depot) -> Labelled, in one canonical order and direction; else ValueError."""
+    visited = np.sort(np.concatenate([np.asarray(route, dtype=np.int64) for route in routes]))
+    first = 0 if sample.demand is None else 1
+    if not np.array_equal(visited, np.arange(first, sample.size)):
+        raise ValueError("the routes do not visit every node once")
+    if sample.demand is None:
+        tour = np.asarray(routes[0], dtype=np.int64)
+        tour = np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))
+        if len(tour) > 2 and tour[1] > tour[-1]:
+            tour = np.roll(tour[::-1], 1)
+    else:
+        for route in routes:
+            load = int(sample.demand[list(route)].sum())
+            if load > (sample.capacity or 0):
+                raise ValueError(f"a route carries {load}, more than the capacity {sample.capacity}")
+        forward = sorted(list(route) if route[0] <= route[-1] else list(route)[::-1] for route in routes if len(route))
+        tour = np.array([0, *(node for route in forward for node in (*route, 0))], dtype=np.int64)
+    return Labelled(sample, tour, tour_cost(sample.coords, tour))
+
+
+def as_task(sample: Sample) -> Task:
+    """The sample as a policy sees it."""
+    return Task(normalise(sample.coords), sample.demand, sample.capacity)
+
+
+def tour_cost(coords: np.ndarray, tour: np.ndarray) -> float:
+    """Unrounded length of the closed walk over coords[tour]."""
+    steps = coords[tour] - coords[np.roll(tour, -1)]
+    return float(np.hypot(steps[:, 0], steps[:, 1]).sum())
+
+
+def _require(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"labels need {module}, which is not installed: pip install 'elgo[train]'") from error
+
+
+def tsp_seconds(n: int) -> float:
+    """Return the seconds for fast_tsp: 15 ms at N=100, 0.17 s at N=500, 0.5 s at N=1000.
+
+    They leave about 0.1 % up to N=500 and 0.5 % at N=1000 (measured). Uniform points need a third of the time; clusters
+    and lattices need all of it.
+    """
+    return max(0.006, 0.015 * (n / 100) ** 1.5)
+
+
+def label_tsp(sample: Sample, seconds: float | None = None) -> Labelled:
+    """Return the sample with a near-optimal tour by fast_tsp, found in that wall-clock time."""
+    if sample.size <= 3:
+        return label(sample, [range(sample.size)])
+    _require("fast_tsp")
+    seconds = tsp_seconds(sample.size) if seconds is None else seconds
+    # Alpha-nearness finds the long edges between clusters that the nearest neighbours miss, and now and then the
+    # other way round: a generous limit pays for both.
+    candidates = ("alpha", "nearest") if seconds >= 1 else ("alpha",)
+    found = [_tsp_routes(as_instance(sample), seconds / len(candidates), kind) for kind in candidates]
+    return min((label(sample, routes) for routes in found), key=lambda labelled: labelled.cost)
+
+
+def _tsp_routes(instance: Instance, seconds: float, candidates: str) -> external.Routes:
+    for _ in range(3):
+        started = time.monotonic()
+        routes = external.fast_tsp(instance, Budget(seconds), candidates)
+        if time.monotonic() - started < 1.5 * seconds + 0.5:
+            break  # otherwise the process was suspended, and the limit passed without search
+    assert routes is not None
+    return routes
+
+
+def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> Labelled:
+    """Return the sample with near-optimal routes by HGS (N <= 300) or PyVRP in that CPU time, doubled until feasible.
+
+    Without a time by our own search: 0.2 s and 0.8 % at N=100, 2 s and better than PyVRP's at N=500 (measured).
+    """
+    if sample.demand is None or sample.capacity is None:
+        raise ValueError("sample has no demand and capacity")
+    if sample.customers == 1:
+        return label(sample, [[1]])
+    if seconds is None:
+        return label(sample, _search(sample, seed))
+    module, solve = ("hygese", external.hgs) if sample.customers <= HGS_LIMIT else ("pyvrp", external.pyvrp)
+    _require(module)
+    extent = max(float(np.ptp(sample.coords, axis=0).max()), 1e-300)
+    coords = (sample.coords - sample.coords.min(axis=0)) * (EXTENT / extent)
+    instance = Instance("label", coords, Metric.EUC_2D, sample.demand, sample.capacity)
+    for attempt in range(5):
+        budget = Budget(seconds * 2**attempt, seed=seed % 2**31 + attempt, clock=time.process_time)
+        routes = solve(instance, budget)
+        if routes is not None:
+            return label(sample, routes)
+    raise RuntimeError(f"no feasible solution for {sample.customers} customers in {seconds * 31:.1f} s")
+
+
+def _search(sample: Sample, seed: int) -> list[list[int]]:
+    """Routes by savings and ruin and recreate; the same every time."""
+    instance = as_instance(sample)
+    giant_tour = to_giant_tour(savings(instance))
+    return to_routes(anneal(prepare(instance), giant_tour, ITERATIONS * sample.customers, seed))

@@ -40,7 +40,7 @@ def costs_between(metric: Metric, coords: FloatArray, a: IntArray, b: IntArray) 
     """Return the costs from nodes a to nodes b (indices, broadcast) at coords (n, 2); not for Metric.EXPLICIT."""
     costs = _RULES[metric](coords[a], coords[b])
     # TSPLIB's GEO formula gives 1 even from a node to itself.
-    return np.where(a == b, 0.0, costs) if metric is Metric.GEO else costs
+    return np.asarray(np.where(a == b, 0.0, costs) if metric is Metric.GEO else costs)
 
 
 def to_degrees(metric: Metric, coords: FloatArray) -> FloatArray | None:
@@ -67,16 +67,8 @@ def _squared(p: FloatArray, q: FloatArray) -> FloatArray:
     return np.asarray(step[..., 0] * step[..., 0] + step[..., 1] * step[..., 1])
 
 
-def _exact(p: FloatArray, q: FloatArray) -> FloatArray:
+def _euclidean(p: FloatArray, q: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(_squared(p, q)))
-
-
-def _euc_2d(p: FloatArray, q: FloatArray) -> FloatArray:
-    return np.asarray(np.floor(_exact(p, q) + 0.5))
-
-
-def _ceil_2d(p: FloatArray, q: FloatArray) -> FloatArray:
-    return np.asarray(np.ceil(_exact(p, q)))
 
 
 def _att(p: FloatArray, q: FloatArray) -> FloatArray:
@@ -102,10 +94,10 @@ def _haversine(p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 _RULES: dict[Metric, Callable[[FloatArray, FloatArray], FloatArray]] = {
-    Metric.EUC_2D: _euc_2d,
-    Metric.CEIL_2D: _ceil_2d,
+    Metric.EUC_2D: lambda p, q: np.floor(_euclidean(p, q) + 0.5),
+    Metric.CEIL_2D: lambda p, q: np.ceil(_euclidean(p, q)),
     Metric.GEO: _geo,
     Metric.ATT: _att,
-    Metric.EXACT: _exact,
+    Metric.EXACT: _euclidean,
     Metric.HAVERSINE: _haversine,
 }

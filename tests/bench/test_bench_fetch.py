@@ -9,7 +9,7 @@ import small
 
 from elgo.bench.fetch import CVRPLIB, TSPLIB, fetch
 from elgo.bench.sets import TSPLIB_NAMES, load_set
-from elgo.problem.files import format_tsplib
+from elgo.problem.files.tsplib import format_tsplib
 
 
 def site(url: str) -> bytes:

@@ -5,23 +5,14 @@ ValueError of one line that names the file, the field and the value.
 """
 
 from elgo.problem.files.atomic import atomic_file, atomic_write, remove_partial_files
-from elgo.problem.files.best_known import COST_TABLES
-from elgo.problem.files.csv import format_csv, parse_csv
 from elgo.problem.files.instances import read, write_instance
-from elgo.problem.files.solutions import format_sol, format_tour, parse_sol, parse_tour, read_solution, write_solution
-from elgo.problem.files.tsplib import format_tsplib, parse_tsplib
+from elgo.problem.files.solutions import COST_TABLES, read_solution, write_solution
+from elgo.problem.files.tsplib import parse_tsplib
 
 __all__ = [
     "COST_TABLES",
     "atomic_file",
     "atomic_write",
-    "format_csv",
-    "format_sol",
-    "format_tour",
-    "format_tsplib",
-    "parse_csv",
-    "parse_sol",
-    "parse_tour",
     "parse_tsplib",
     "read",
     "read_solution",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from elgo.problem.files.best_known import cost_in_comments
 from elgo.problem.files.text import (
+    cost_in_comments,
     errors_name,
     format_number,
     format_rows,

@@ -7,21 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from elgo.problem.files.atomic import atomic_write
-from elgo.problem.files.best_known import COST_TABLES, cost_in_table
 from elgo.problem.files.csv import format_csv, parse_csv
-from elgo.problem.files.solutions import read_solution
+from elgo.problem.files.solutions import find_best_known
 from elgo.problem.files.text import PathLike, errors_name, read_text, suffix_of
 from elgo.problem.files.tsplib import format_tsplib, parse_tsplib
 from elgo.problem.instance import Instance
 
 
 def read(path: PathLike, capacity: float | None = None) -> Instance:
-    """Return the instance in a .tsp, .vrp or .csv file, with its best known cost if there is one.
+    """Return the instance in a .tsp, .vrp or .csv file.
 
-    capacity is for CSV files that have demands but do not state a capacity. The best known cost is taken from the
-    first of these that has one: the routes in NAME.sol or NAME.opt.tour in the same folder (evaluated by our
-    distance rule, because published costs are not always rounded as the file says); a row `NAME,cost` in optima.csv
-    or solutions.csv there; 'Optimal value: 784' in a comment of the file.
+    capacity is for CSV files that have demands but do not state a capacity. The best known cost is that of NAME.sol or
+    NAME.opt.tour in the same folder, else from a row `NAME,cost` of optima.csv or solutions.csv there, else from a
+    comment like 'Optimal value: 784' in the file.
     """
     text = read_text(path, (".tsp", ".vrp", ".csv"))
     if suffix_of(path) == ".csv":
@@ -30,22 +28,7 @@ def read(path: PathLike, capacity: float | None = None) -> Instance:
         raise ValueError(f"{os.fspath(path)}: capacity is given as {capacity:g}, but only CSV files accept it")
     else:
         instance = parse_tsplib(text, os.fspath(path))
-    return replace(instance, best_known=_find_best_known(Path(path), instance))
-
-
-def _find_best_known(path: Path, instance: Instance) -> float | None:
-    """See read. Other files that are missing or broken are ignored: the problem file itself is valid."""
-    for name in (f"{path.stem}.sol", f"{path.stem}.opt.tour"):
-        try:
-            solution = read_solution(path.with_name(name), instance)
-        except ValueError:
-            continue
-        if solution.feasible:
-            return solution.cost
-    for table in COST_TABLES:
-        if (cost := cost_in_table(path.with_name(table), {path.stem, instance.name}, instance.metric)) is not None:
-            return cost
-    return instance.best_known
+    return replace(instance, best_known=find_best_known(Path(path), instance))
 
 
 def write_instance(path: PathLike, instance: Instance) -> None:

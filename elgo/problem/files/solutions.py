@@ -1,8 +1,10 @@
-"""Solutions: CVRP routes in .sol files of CVRPLIB, TSP tours in .tour files of TSPLIB."""
+"""Solutions: CVRP routes in .sol files of CVRPLIB, TSP tours in .tour files of TSPLIB, and best known costs."""
 
 from __future__ import annotations
 
+import csv
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +13,9 @@ from elgo.problem.files.text import (
     PathLike,
     errors_name,
     format_number,
+    is_number,
     parse_integers,
+    possible_cost,
     quoted,
     read_text,
     split_lines,
@@ -20,6 +24,8 @@ from elgo.problem.files.text import (
 from elgo.problem.files.tsplib import node_indices, parse_document
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
+
+COST_TABLES = ("optima.csv", "solutions.csv")  # rows `NAME,...,cost`, in the same folder as the problem files
 
 
 def read_solution(path: PathLike, instance: Instance) -> Solution:
@@ -101,3 +107,28 @@ def format_tour(solution: Solution) -> str:
     head = [f"NAME : {instance.name}", f"COMMENT : Length {format_number(solution.cost)}", "TYPE : TOUR"]
     nodes = map(str, instance.labels[list(solution.routes[0])])
     return "\n".join([*head, f"DIMENSION : {instance.size}", "TOUR_SECTION", *nodes, "-1", "EOF", ""])
+
+
+def find_best_known(path: Path, instance: Instance) -> float | None:
+    """Return the best known cost of the instance in the problem file at path, see `elgo.read`.
+
+    Routes are evaluated by our distance rule, because published costs are not always rounded as the file says. Missing
+    and broken files are ignored: the problem file itself is valid.
+    """
+    for name in (f"{path.stem}.sol", f"{path.stem}.opt.tour"):
+        try:
+            solution = read_solution(path.with_name(name), instance)
+        except ValueError:
+            continue
+        if solution.feasible:
+            return solution.cost
+    for table in COST_TABLES:
+        try:
+            rows = list(csv.reader(split_lines(read_text(path.with_name(table), (".csv",)))))
+        except (ValueError, csv.Error):
+            continue
+        costs = (row[-1] for row in rows if row and row[0].strip() in (path.stem, instance.name))
+        cost = next((float(cost) for cost in costs if is_number(cost)), None)
+        if cost is not None and possible_cost(cost, instance.metric) is not None:
+            return cost
+    return instance.best_known

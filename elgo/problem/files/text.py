@@ -1,17 +1,20 @@
-"""What all file formats share: reading text, splitting it into lines and numbers, and writing numbers."""
+"""What the file formats share: reading text, lines, numbers, and costs stated in comments."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from elgo.problem.instance import FloatArray, IntArray
+from elgo.problem.distances import FloatArray, IntArray, Metric
 
 PathLike = str | os.PathLike[str]
+
+_STATED_COST = re.compile(r"(?:optimal|best known) value\s*:?\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 
 
 def suffix_of(path: PathLike) -> str:
@@ -106,3 +109,19 @@ def format_rows(values: FloatArray, labels: IntArray | None = None, separator: s
     if labels is not None:
         cells = [[str(label), *row] for label, row in zip(labels, cells, strict=True)]
     return [separator.join(row) for row in cells]
+
+
+def cost_in_comments(comments: Iterable[str], metric: Metric) -> float | None:
+    """Return the cost in a comment like 'Optimal value: 784'.
+
+    'Best value' is ignored: in the old files such values have often been improved since.
+    """
+    for match in map(_STATED_COST.search, comments):
+        if match:
+            return possible_cost(float(match[1]), metric)
+    return None
+
+
+def possible_cost(cost: float, metric: Metric) -> float | None:
+    """Return the cost, or None if the metric cannot give it: a fraction where all costs are integers."""
+    return None if not 0 < cost < np.inf or (metric.rounded and not cost.is_integer()) else cost

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from texts import DATA, assert_rejected, assert_same, instances
 
-from elgo.problem.files import format_csv, parse_csv, read
+from elgo.problem.files import read
+from elgo.problem.files.csv import format_csv, parse_csv
 from elgo.problem.instance import Instance, Metric
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from texts import CVRP, DATA, TSP, assert_rejected, assert_same
 
-from elgo.problem.files import format_tsplib, parse_tsplib, read, read_solution, write_instance
+from elgo.problem.files import parse_tsplib, read, read_solution, write_instance
+from elgo.problem.files.tsplib import format_tsplib
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
 

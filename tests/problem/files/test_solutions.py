@@ -11,15 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from texts import CVRP, TSP, instances
 
-from elgo.problem.files import (
-    format_sol,
-    format_tour,
-    parse_sol,
-    parse_tour,
-    parse_tsplib,
-    read_solution,
-    write_solution,
-)
+from elgo.problem.files import parse_tsplib, read_solution, write_solution
+from elgo.problem.files.solutions import format_sol, format_tour, parse_sol, parse_tour
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from texts import CVRP, DATA, TSP, assert_rejected, assert_same, explicit, instances
 
-from elgo.problem.files import format_tsplib, parse_tsplib, read, read_solution
+from elgo.problem.files import read, read_solution
+from elgo.problem.files.tsplib import format_tsplib, parse_tsplib
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import FULL_EIGH_LIMIT, embed
 from elgo.problem.solution import Solution

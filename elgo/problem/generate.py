@@ -1,20 +1,68 @@
-"""CVRP instances: customers, demands and capacity.
+"""Random instances: generators of the usual test distributions, and Kool's test sets.
 
-Set-X and XXL instances keep the integer grid of their benchmarks: the policy normalises coordinates anyway.
+Equal states of the numpy random generator give equal instances. Set-X and XXL instances keep the integer grid of their
+benchmarks: the policy normalises coordinates anyway.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
-from elgo.problem.generate.point_distributions import POINT_GENERATORS, log_uniform, points, weighted_index
-from elgo.problem.generate.sample import Sample
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.point_distributions import POINT_DISTRIBUTIONS, POINT_GENERATORS, log_uniform, points, weighted_index
 
 GRID = 1000  # Set-X has the integer coordinates 0..1000
+KOOL_SEED = 1234
+KOOL_COUNT = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A generated instance: coords (n, 2) float64; for CVRP demand (n,) int64 and capacity, with the depot first."""
+
+    coords: np.ndarray
+    demand: np.ndarray | None = None
+    capacity: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.coords.ndim != 2 or self.coords.shape[1] != 2:
+            raise ValueError(f"coords has shape {self.coords.shape}, expected (n, 2)")
+        if (self.demand is None) != (self.capacity is None):
+            raise ValueError("demand and capacity must be given together")
+        if self.demand is not None and self.demand.shape != (len(self.coords),):
+            raise ValueError(f"demand has shape {self.demand.shape}, expected ({len(self.coords)},)")
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, including the depot."""
+        return len(self.coords)
+
+    @property
+    def problem(self) -> str:
+        """The problem's name, "tsp" or "cvrp"."""
+        return "tsp" if self.demand is None else "cvrp"
+
+    @property
+    def customers(self) -> int:
+        """N of the literature: the number of nodes without the depot."""
+        return self.size if self.demand is None else self.size - 1
+
+
+def as_instance(sample: Sample, name: str = "sample") -> Instance:
+    """Return the sample as an Instance with unrounded Euclidean distances, as usual for synthetic sets."""
+    demand = None if sample.demand is None else sample.demand.astype(np.float64)
+    capacity = None if sample.capacity is None else float(sample.capacity)
+    return Instance(name=name, coords=sample.coords, metric=Metric.EXACT, demand=demand, capacity=capacity)
+
+
+def tsp(rng: Generator, n: int, distribution: str = "mixed") -> Sample:
+    """Return a TSP with n points of the named distribution, in random order."""
+    return Sample(rng.permutation(points(rng, n, distribution)))
 
 
 def _kool(rng: Generator, customers: int, distribution: str) -> Sample:
@@ -140,7 +188,7 @@ _CVRP_GENERATORS: dict[str, tuple[Callable[[Generator, int], Sample], float]] = 
     "xxl": (_xxl, 0.12),
 }
 _KOOL_SHARE = 0.06  # in "mixed", of _kool with points of any distribution
-CVRP_DISTRIBUTIONS: tuple[str, ...] = (*_CVRP_GENERATORS, *POINT_GENERATORS, "mixed")
+CVRP_DISTRIBUTIONS: tuple[str, ...] = (*_CVRP_GENERATORS, *POINT_DISTRIBUTIONS)
 
 
 def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Sample:
@@ -159,3 +207,27 @@ def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Sample:
     if distribution in _CVRP_GENERATORS:
         return _CVRP_GENERATORS[distribution][0](rng, customers)
     return _kool(rng, customers, distribution)
+
+
+def generate(rng: Generator, problem: str, customers: int, distribution: str = "mixed") -> Sample:
+    """Return a random TSP or CVRP with that many customers, see tsp and cvrp."""
+    if problem not in ("tsp", "cvrp"):
+        raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
+    return (tsp if problem == "tsp" else cvrp)(rng, customers, distribution)
+
+
+def kool_test_set(problem: str, count: int = KOOL_COUNT) -> list[Sample]:
+    """Return the first `count` of the literature's 10,000 uniform test instances with N = 100 (Kool et al. 2019)."""
+    if problem not in ("tsp", "cvrp"):
+        raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
+    if not 0 <= count <= KOOL_COUNT:
+        raise ValueError(f"count is {count}, expected 0..{KOOL_COUNT}")
+    legacy = np.random.RandomState(KOOL_SEED)  # as np.random.seed(1234), without changing the global state
+    if problem == "tsp":
+        return [Sample(coords) for coords in legacy.uniform(size=(KOOL_COUNT, 100, 2))[:count]]
+    depots = legacy.uniform(size=(KOOL_COUNT, 1, 2))
+    customers = legacy.uniform(size=(KOOL_COUNT, 100, 2))
+    demands = legacy.randint(1, 10, size=(KOOL_COUNT, 100))
+    coords = np.concatenate([depots, customers], axis=1)
+    demand = np.concatenate([np.zeros((KOOL_COUNT, 1), dtype=np.int64), demands], axis=1)
+    return [Sample(coords[i], demand[i], 50) for i in range(count)]

@@ -1,4 +1,4 @@
-"""The atomic write of the whole package: a file is either complete or as it was before."""
+"""Atomic writes, used by the whole package: a file is either complete or as it was before."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from elgo.problem.files.text import (
     errors_name,
     format_number,
     is_number,
+    is_possible_cost,
     parse_integers,
-    possible_cost,
     quoted,
     read_text,
     split_lines,
@@ -129,6 +129,6 @@ def find_best_known(path: Path, instance: Instance) -> float | None:
             continue
         costs = (row[-1] for row in rows if row and row[0].strip() in (path.stem, instance.name))
         cost = next((float(cost) for cost in costs if is_number(cost)), None)
-        if cost is not None and possible_cost(cost, instance.metric) is not None:
+        if cost is not None and is_possible_cost(cost, instance.metric):
             return cost
     return instance.best_known

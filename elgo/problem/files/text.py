@@ -118,10 +118,11 @@ def cost_in_comments(comments: Iterable[str], metric: Metric) -> float | None:
     """
     for match in map(_STATED_COST.search, comments):
         if match:
-            return possible_cost(float(match[1]), metric)
+            cost = float(match[1])
+            return cost if is_possible_cost(cost, metric) else None
     return None
 
 
-def possible_cost(cost: float, metric: Metric) -> float | None:
-    """Return the cost, or None if the metric cannot give it: a fraction where all costs are integers."""
-    return None if not 0 < cost < np.inf or (metric.rounded and not cost.is_integer()) else cost
+def is_possible_cost(cost: float, metric: Metric) -> bool:
+    """True if the metric can give this cost; one that rounds never gives fractions."""
+    return 0 < cost < np.inf and (not metric.rounded or cost.is_integer())

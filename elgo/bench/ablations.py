@@ -1,16 +1,16 @@
-"""The paper's ablation and sensitivity tables: train every variant briefly on the same data, then measure each."""
+"""The paper's ablation and sensitivity tables: train each variant briefly on the same data, then measure all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from elgo.bench.command import bench
-from elgo.bench.methods import Options, Row, parse_row
+from elgo.bench.command import OnProgress, bench
+from elgo.bench.methods import Method, Options, parse_method
 from elgo.bench.published import ABLATIONS
-from elgo.bench.run import read_bench, read_records
+from elgo.bench.run import read_config, read_records
 from elgo.bench.sets import BenchSet
-from elgo.bench.tables import Gaps, Table, reference_gaps
+from elgo.bench.tables import Table, mean_gap, reference_gaps
 from elgo.problem.files import atomic_write
 from elgo.train.config import Config, load_config
 
@@ -28,7 +28,7 @@ VARIANTS = {
     "ablation-k-40": "K = 40",
     "ablation-k-50": "K = 50",
 }
-# What a small budget can afford: imitation of fast_tsp's tours, in small batches.
+# Overrides for a small budget: imitation of fast_tsp's tours, in small batches.
 SMALL = (
     "train.method=imitate",
     "data.batch=16",
@@ -37,58 +37,57 @@ SMALL = (
     "train.clip_norm=1.0",
     "validation.sets=[]",
 )
-# Its attention over the neighbours of every state costs thirty times as much as all the rest: it learns from some.
+# Attention layers over the neighbours of every state cost thirty times as much as all the rest: learn from few states.
 COSTLY = {"ablation-local-only": ("data.states=4",)}
 
 
-def variant(name: str, steps: int, overrides: Sequence[str]) -> Config:
-    """The config of a variant for that many steps: half of them for each stage, or few would be left for the second."""
-    stage = steps // 2 if load_config(name).train.global_steps else 0
-    budget = [f"train.steps={steps}", "train.minutes=0.0", f"train.global_steps={stage}"]
-    return load_config(name, [*SMALL, *budget, *COSTLY.get(name, ()), *overrides])
+Train = Callable[[Config, Path, Path], Path]  # config, folder of the run, folder of the data -> weights
 
 
-def ablations(
-    names: Sequence[str],
-    steps: int,
-    overrides: Sequence[str],
-    bench_set: BenchSet,
-    options: Options,
-    protocol: str,
-    path: Path,
-    quiet: bool,
-) -> Table:
-    """Train the variants, one after the other, and measure them together; both go on after a stop."""
-    import torch
-
-    from elgo.train.command import run as train
-
+def make_variants(names: Sequence[str], steps: int, overrides: Sequence[str]) -> dict[str, Config]:
+    """Return the configs of variants for a number of steps, half of them for each stage of those with two stages."""
+    configs = {}
     for name in names:
         if name not in VARIANTS:
             raise ValueError(f"--variants has {name!r}; there are {', '.join(VARIANTS)}")
-    configs = {name: variant(name, steps, overrides) for name in names}  # all of them are read before the first hour
-    torch.set_num_threads(options.threads)
-    rows: list[Row] = []
-    for name, config in configs.items():
-        weights = train(config, path / "training" / name, path / "data", quiet)
-        rows.append(parse_row(f"{name}={weights}:{protocol}"))
-    bench(bench_set, rows, options, path / "results", quiet, with_published=False)
-    table = layout(rows, configs, path / "results", bench_set.title)
+        stage = steps // 2 if load_config(name).train.global_steps else 0
+        budget = [f"train.steps={steps}", "train.minutes=0.0", f"train.global_steps={stage}"]
+        configs[name] = load_config(name, [*SMALL, *budget, *COSTLY.get(name, ()), *overrides])
+    return configs
+
+
+def train_variants(configs: Mapping[str, Config], path: Path, protocol: str, train: Train) -> list[Method]:
+    """Train the variants one after the other in their folders, and return them as methods."""
+    weights = {name: train(config, path / "training" / name, path / "data") for name, config in configs.items()}
+    return [parse_method(f"{name}={file}:{protocol}") for name, file in weights.items()]
+
+
+def measure_variants(
+    configs: Mapping[str, Config],
+    methods: Sequence[Method],
+    bench_set: BenchSet,
+    options: Options,
+    path: Path,
+    on_progress: OnProgress | None = None,
+) -> Table:
+    """Run the benchmark of the trained variants; write and return the paper's table with its figures beside ours."""
+    bench(bench_set, methods, options, path / "results", on_progress, with_published=False)
+    table = layout(methods, configs, path / "results", bench_set.title)
     atomic_write(path / "ablations.txt", f"{table.text()}\n")
     atomic_write(path / "ablations.md", f"{table.markdown()}\n")
     return table
 
 
-def layout(rows: Sequence[Row], configs: dict[str, Config], results: Path, title: str) -> Table:
-    """The paper's rows, its figures beside ours."""
+def layout(methods: Sequence[Method], configs: Mapping[str, Config], results: Path, title: str) -> Table:
+    """Return the paper's table with its figures beside ours."""
     records = list(read_records(results))
-    gaps, _ = reference_gaps(read_bench(results), records)
+    gaps, _ = reference_gaps(read_config(results), records)
     groups = list(dict.fromkeys(record.group for record in records))
-    lines = []
-    for row, name in zip(rows, configs, strict=True):
-        cells = [_mean([r.key for r in records if r.row == row.name and r.group == group], gaps) for group in groups]
-        total = _mean([r.key for r in records if r.row == row.name], gaps)
-        lines.append((VARIANTS[name], ABLATIONS.get(name, "-"), *cells, total))
+    rows = []
+    for method, name in zip(methods, configs, strict=True):
+        own = [record for record in records if record.method == method.name]
+        cells = [mean_gap([record for record in own if record.group == group], gaps) for group in groups]
+        rows.append((VARIANTS[name], ABLATIONS.get(name, "-"), *cells, mean_gap(own, gaps)))
     first = next(iter(configs.values()))
     train, data = first.train, first.data
     note = (
@@ -96,11 +95,6 @@ def layout(rows: Sequence[Row], configs: dict[str, Config], results: Path, title
         f"{data.distribution}, seed {train.seed}, the same for all; published: 350,000 steps of 120 on a GPU"
     )
     less = ", ".join(f"{VARIANTS[name]} ({' '.join(COSTLY[name])})" for name in configs if name in COSTLY)
-    notes = (note, f"but for what costs too much: {less}") if less else (note,)
+    notes = (note, f"except for what would take too long: {less}") if less else (note,)
     header = ("", "all 49 (published)", *groups, "all")
-    return Table(f"Ablations on {title}: mean gap %", header, tuple(lines), notes)
-
-
-def _mean(keys: Sequence[tuple[str, str]], gaps: Gaps) -> str:
-    found = [gaps[key] for key in keys if key in gaps]
-    return f"{sum(found) / len(found):.2f}" if found else "-"
+    return Table(f"Ablations on {title}: mean gap %", header, tuple(rows), notes)

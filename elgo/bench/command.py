@@ -1,59 +1,48 @@
-"""What `elgo bench` does, with progress and the time that is left shown as it goes."""
+"""Run a benchmark in its folder and write its report, with a forecast of the remaining time."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from elgo.bench.methods import Options, Row, check, effort, warm_up
+from elgo.bench.methods import Method, Options, check, warm_up_methods
 from elgo.bench.report import write_report
-from elgo.bench.run import BenchFolder, Job, Record, describe, jobs, run
+from elgo.bench.run import Batch, BenchFolder, Key, Record, describe, make_batches, run
 from elgo.bench.sets import BenchSet
 from elgo.bench.tables import Table
-from elgo.problem.solution import format_cost
 
-SAY_SECONDS = 5.0  # between lines of progress where there is no terminal for a bar
+OnProgress = Callable[["Forecast", Record | None], None]
 
 
 def bench(
     bench_set: BenchSet,
-    rows: Sequence[Row],
+    methods: Sequence[Method],
     options: Options,
     path: Path,
-    quiet: bool = False,
+    on_progress: OnProgress | None = None,
     with_published: bool = True,
 ) -> Table:
-    """Run a benchmark in a folder, or go on with it, and write its report; the main table."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    """Run a benchmark in a folder, or continue it, write its report and return the main table.
 
+    on_progress is called at the beginning (with None for the record) and with the last record of each batch.
+    """
     problems = {entry.instance.problem for entry in bench_set.entries}
-    check(rows, problems)
-    folder = BenchFolder(path, describe(bench_set, rows, options))
-    todo = jobs(bench_set, rows)
-    if any(key not in folder.records for job in todo for key in job.keys):
-        warm_up(rows, problems, options)
-    forecast = Forecast(todo, folder.records.values())
-    on_terminal = sys.stderr.isatty() and not quiet
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    said = 0.0
+    check(methods, problems)
+    folder = BenchFolder(path, describe(bench_set, methods, options))
+    batches = make_batches(bench_set, methods)
+    if any(key not in folder.records for batch in batches for key in batch.keys):
+        warm_up_methods(methods, problems, options)
+    forecast = Forecast(batches, folder.records.values())
+
+    def report(records: list[Record]) -> None:
+        forecast.add(records)
+        if on_progress is not None:
+            on_progress(forecast, records[-1] if records else None)
+
     try:
-        with Progress(*columns, console=Console(stderr=True), disable=not on_terminal, transient=True) as progress:
-            bar = progress.add_task(forecast.line(), total=1.0)
-            progress.update(bar, completed=forecast.share())
-
-            def report(records: list[Record]) -> None:
-                nonlocal said
-                forecast.add(records)
-                progress.update(bar, completed=forecast.share(), description=forecast.line())
-                if not on_terminal and not quiet and time.monotonic() - said > SAY_SECONDS:
-                    print(f"{forecast.line()}  {_shown(records[-1])}", file=sys.stderr, flush=True)
-                    said = time.monotonic()
-
-            run(folder, todo, options, report)
-    except BaseException:  # whatever stopped it, what is there can be looked at
+        report([])
+        run(folder, batches, options, report)
+    except BaseException:  # an interrupted benchmark has a report too
         if folder.records:
             write_report(path, with_published)
         raise
@@ -63,70 +52,56 @@ def bench(
 
 
 class Forecast:
-    """How long the rest will take: limits are known; other rows go on as before, by their effort."""
+    """Estimates the remaining time: time limits as they are, other methods by their times so far, growing as N^2."""
 
-    def __init__(self, todo: Sequence[Job], records: Iterable[Record]) -> None:
-        self.limit = {job.row.name: job.row.seconds for job in todo}
-        self.left = dict.fromkeys(self.limit, 0.0)  # effort
-        self.spent = dict.fromkeys(self.limit, 0.0)  # seconds
-        self.done = dict.fromkeys(self.limit, 0.0)  # effort
+    def __init__(self, batches: Sequence[Batch], records: Iterable[Record]) -> None:
+        self.limits = {batch.method.name: batch.method.seconds for batch in batches}
+        self.effort: dict[Key, float] = {}
+        for batch in batches:
+            for key, entry in zip(batch.keys, batch.entries, strict=True):
+                self.effort[key] = entry.instance.customers**2 if batch.method.seconds is None else 1.0
+        self.left = dict.fromkeys(self.limits, 0.0)  # effort
+        for (method, _), effort in self.effort.items():
+            self.left[method] += effort
+        self.done = dict.fromkeys(self.limits, 0.0)  # effort
+        self.spent = dict.fromkeys(self.limits, 0.0)  # seconds
         self.finished = 0
-        self.total = sum(len(job.entries) for job in todo)
-        self.effort: dict[tuple[str, str], float] = {}
-        for job in todo:
-            for key, entry in zip(job.keys, job.entries, strict=True):
-                self.effort[key] = effort(job.row, entry.instance)
-                self.left[job.row.name] += self.effort[key]
-        for record in records:
-            self._count(record)
+        self.add(records)
 
-    def _count(self, record: Record) -> None:
-        self.left[record.row] -= self.effort[record.key]
-        self.done[record.row] += self.effort[record.key]
-        self.spent[record.row] += record.seconds
-        self.finished += 1
-
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, records: Iterable[Record]) -> None:
         """Count new records."""
         for record in records:
-            self._count(record)
+            self.left[record.method] -= self.effort[record.key]
+            self.done[record.method] += self.effort[record.key]
+            self.spent[record.method] += record.seconds
+            self.finished += 1
 
     def remaining(self) -> float | None:
-        """Seconds; None while a row has not been seen yet."""
-        seconds = 0.0
-        for row, left in self.left.items():
-            if left <= 0:
-                continue
-            if self.done[row]:
-                seconds += left * self.spent[row] / self.done[row]
-            elif self.limit[row] is not None:
-                seconds += left * (self.limit[row] or 0.0)
-            else:
+        """Return the estimated seconds; None while a method without a time limit has solved nothing yet."""
+        total = 0.0
+        for method, limit in self.limits.items():
+            pace = self.spent[method] / self.done[method] if self.done[method] else limit
+            if pace is None:
                 return None
-        return seconds
+            total += self.left[method] * pace
+        return total
 
-    def share(self) -> float:
-        """The part of the work that is done, from 0 to 1."""
+    def fraction(self) -> float:
+        """Return the fraction of the time that is done, from 0 to 1."""
         remaining, spent = self.remaining(), sum(self.spent.values())
         if remaining is None:
             return 0.0
         return spent / (spent + remaining) if remaining else 1.0
 
     def line(self) -> str:
+        """Return the progress in words, such as "12/98, about 5 min left"."""
         remaining = self.remaining()
         left = "" if remaining is None else f", about {duration(remaining)} left"
-        return f"{self.finished}/{self.total}{left}"
+        return f"{self.finished}/{len(self.effort)}{left}"
 
 
 def duration(seconds: float) -> str:
-    """ "45 s", "12 min", "3.4 h"."""
+    """Return seconds in a readable unit: "45 s", "12 min", "3.4 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _shown(record: Record) -> str:
-    if record.cost is None:
-        return f"{record.row} {record.instance}: {record.fault}"
-    gap = "" if record.gap is None else f", gap {record.gap:.2f} %"
-    return f"{record.row} {record.instance}: cost {format_cost(record.cost)}{gap}, {record.seconds:.2f} s"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from elgo.bench.sets import FILE_SETS, place
+from elgo.bench.sets import FILE_SETS, set_folder
 from elgo.problem.files import atomic_write, parse_tsplib
 
 TSPLIB = "http://comopt.ifi.uni-heidelberg.de/software/TSPLIB95"
@@ -34,7 +34,7 @@ def download(url: str) -> bytes:
 
 def wanted(name: str, data: Path) -> list[Path]:
     """All files of a set, where they belong below the data folder."""
-    known, folder = FILE_SETS[name], place(name, data)
+    known, folder = FILE_SETS[name], set_folder(name, data)
     files = [folder / f"{stem}{known.suffix}" for stem in known.names]
     if name == "tsplib":
         return [*files, folder / "optima.csv"]

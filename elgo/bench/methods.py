@@ -1,12 +1,12 @@
-"""Rows of a benchmark: text -> Row, and a Row on instances -> Answers.
+"""Methods that a benchmark measures: how they are written on the command line, and how they solve instances.
 
-policy            the shipped weights: every start (fewer on large instances), 8 symmetries: the paper's protocol
-policy:single     one greedy rollout
-policy:starts     every start, no symmetries
-policy:16x2       16 starts, 2 symmetries
-policy@5          the policy and search in 5 seconds: what `elgo solve --time-limit 5` does
-FILE.safetensors  a weights file, in the same ways; LABEL=FILE.safetensors names the row
-pyvrp@5           a peer with a time limit in seconds; peers that do not search take none: savings
+elg               a model of the package, as the paper measures: every start (100 above 1,000 nodes), 8 symmetries
+elg:single        one greedy rollout
+elg:starts        every start, no symmetries
+elg:16x2          16 starts, 2 symmetries
+FILE.safetensors  a weights file, with the same protocols; LABEL=FILE.safetensors names the method
+search@5          the classical search with 5 seconds: `elgo solve --time-limit 5`
+pyvrp@5, savings  a baseline, with seconds if it searches until a time limit
 """
 
 from __future__ import annotations
@@ -19,51 +19,44 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from elgo.bench.baselines import PEERS, Budget, Peer
-from elgo.problem.instance import Instance
+from elgo.bench.baselines import BASELINES, Baseline, Budget
+from elgo.model.checkpoint import load_model, model_file, model_names, read_weights
+from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
-
-if TYPE_CHECKING:
-    from elgo.model.ensemble import Policy
+from elgo.problem.task import ProblemName
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
-_COUNTS = re.compile(r"(\d+)x([1-8])")
-_SECONDS = re.compile(r"(.+)@([^@]*)")
+_COUNTS = re.compile(r"([1-9]\d*)x([1-8])")
+_TIMED = re.compile(r"(.+)@([^@/]*)")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way to solve instances.
-
-    A peer has a name of PEERS in `peer`; otherwise it is a policy: `weights` (None: the shipped ones), starts
-    (None: as `solve` chooses them) and symmetries. With `seconds`, it searches.
-    """
+class Method:
+    """A way to solve instances: a baseline, or else a model, or else (without both) the classical search."""
 
     name: str
-    peer: str | None = None
-    seconds: float | None = None
-    weights: Path | None = None
-    starts: int | None = None
+    baseline: str | None = None  # a name in BASELINES
+    model: str | None = None  # the name of a model, or FILE.safetensors
+    starts: int | None = None  # None: every node, 100 nodes of a large instance
     symmetries: int = 8
+    seconds: float | None = None  # time limit
 
     @property
     def family(self) -> str:
-        """Rows of one family differ in what they spend: pyvrp@1 and pyvrp@5, policy:single and policy."""
-        if self.seconds is None:
-            return self.name if self.peer else self.name.rsplit(":", 1)[0]
-        return self.name.rsplit("@", 1)[0] + ("" if self.peer else " and search")
+        """The name without time limit and protocol: pyvrp@1 and pyvrp@5 are of one family, elg:single and elg too."""
+        return self.name.rsplit(":" if self.seconds is None else "@", 1)[0]
 
-    def takes(self, problem: str) -> bool:
-        """Whether the row can solve this problem at all."""
-        if self.peer:
-            return problem in PEERS[self.peer].problems
-        return self.weights is None or load_weights(self.weights).config.problem == problem
+    def supports(self, problem: ProblemName) -> bool:
+        """Return whether the method can solve this problem."""
+        if self.baseline:
+            return problem in BASELINES[self.baseline].problems
+        return not _is_file(self.model) or _problem_of(self.model or "") == problem
 
 
 class Options(NamedTuple):
-    """The same for all rows."""
+    """Settings that all methods share."""
 
     seed: int = 0
     threads: int = 1
@@ -71,238 +64,219 @@ class Options(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a row made of one instance; a fault instead of a solution where it failed."""
+    """What a method returned for an instance: a feasible solution, or None and the error."""
 
     solution: Solution | None
-    fault: str
+    error: str
     seconds: float
 
 
-def parse_rows(
-    rows: str, peers: str = "", limits: Sequence[float] = (), problems: Iterable[str] = ("tsp", "cvrp")
-) -> list[Row]:
-    """Rows by a comma-separated text; then peers (`all`, `installed` or names), those that search at each limit."""
-    found = [parse_row(text.strip()) for text in rows.split(",") if text.strip()]
-    for peer in _peers(peers, set(problems)):
-        if peer.limited and not limits:
-            raise ValueError(f"--peers has {peer.name!r}, which searches as long as it is told: give --time-limits 1,5")
-        for seconds in sorted(limits) if peer.limited else [None]:
-            found.append(parse_row(peer.name if seconds is None else f"{peer.name}@{seconds:g}"))
+def _is_file(model: str | None) -> bool:
+    return model is not None and model.endswith(".safetensors")
+
+
+@cache
+def _problem_of(file: str) -> str:
+    return read_weights(Path(file)).config.problem
+
+
+# --- syntax ----------------------------------------------------------------------------------------------------------
+
+
+def parse_methods(
+    methods: str, baselines: str = "", limits: Sequence[float] = (), problems: Iterable[ProblemName] = ("tsp", "cvrp")
+) -> list[Method]:
+    """Return the comma-separated methods, then the baselines (`all`, `installed` or names) at each time limit."""
+    found = [parse_method(text.strip()) for text in methods.split(",") if text.strip()]
+    for baseline in _parse_baselines(baselines, set(problems)):
+        if not baseline.limited:
+            found.append(parse_method(baseline.name))
+        elif not limits:
+            raise ValueError(f"--baselines has {baseline.name!r}, which needs a time limit: give --time-limits 1,5")
+        else:
+            found += [parse_method(f"{baseline.name}@{seconds:g}") for seconds in sorted(limits)]
     if not found:
-        raise ValueError(f"--rows is {rows!r} and --peers is {peers!r}: there is nothing to run")
-    names = [row.name for row in found]
+        raise ValueError(f"--methods is {methods!r} and --baselines is {baselines!r}: there is nothing to run")
+    names = [method.name for method in found]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"--rows has {name!r} twice; LABEL=FILE.safetensors gives a row a name of its own")
+            raise ValueError(f"--methods has {name!r} twice; LABEL=FILE.safetensors gives a method another name")
     return found
 
 
-def _peers(text: str, problems: set[str]) -> list[Peer]:
-    able = [peer for peer in PEERS.values() if problems & set(peer.problems)]
-    if text == "all":
-        return able
-    if text == "installed":
-        return [peer for peer in able if peer.installed]
+def _parse_baselines(text: str, problems: set[ProblemName]) -> list[Baseline]:
+    if text in ("all", "installed"):
+        found = [baseline for baseline in BASELINES.values() if problems & set(baseline.problems)]
+        return [baseline for baseline in found if text == "all" or baseline.installed]
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in PEERS:
-            raise ValueError(f"--peers has {name!r}; there are {', '.join(PEERS)}, or all, or installed")
-    return [PEERS[name] for name in names]
+        if name not in BASELINES:
+            raise ValueError(f"--baselines has {name!r}; there are {', '.join(BASELINES)}, or all, or installed")
+    return [BASELINES[name] for name in names]
 
 
 def parse_limits(text: str) -> list[float]:
-    """ "1,5,20" -> seconds."""
-    return [_limit("--time-limits", part) for part in text.split(",") if part.strip()]
+    """Return the seconds in a comma-separated text."""
+    return [_parse_seconds("--time-limits", part) for part in text.split(",") if part.strip()]
 
 
-def _limit(place: str, text: str) -> float:
+def _parse_seconds(option: str, text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e6:
-        raise ValueError(f"{place} has {text.strip()!r}, which is no number of seconds above 0")
+        raise ValueError(f"{option} has {text.strip()!r}, which is not a number of seconds above 0")
     return seconds
 
 
-def parse_row(text: str) -> Row:
-    """One row, see the top of this module."""
-    timed = _SECONDS.fullmatch(text)
-    solver, seconds = (timed[1], _limit("--rows", timed[2])) if timed else (text, None)
-    if solver in PEERS:
-        return _peer_row(text, PEERS[solver], seconds)
-    solver, starts, symmetries, suffix = _protocol(solver)
-    label, equals, file = solver.rpartition("=")
-    if file.endswith(".safetensors"):
-        path = Path(file)
-        row = Row(label if equals else _label(path), weights=path)
-    elif solver == "policy":
-        row = Row("policy")
-    else:
-        raise ValueError(f"--rows has {text!r}; there are policy, FILE.safetensors, {', '.join(PEERS)}")
+def parse_method(text: str) -> Method:
+    """Return the method that a text describes, see the top of this module."""
+    timed = _TIMED.fullmatch(text)
+    solver, seconds = (timed[1], _parse_seconds("--methods", timed[2])) if timed else (text, None)
+    if solver == "search" or solver in BASELINES:
+        return _timed_method(text, solver, seconds)
+    before, protocol = _split_protocol(solver)
+    label, _, model = before.rpartition("=")
+    if not _is_file(model) and before not in model_names():
+        known = [*model_names(), "FILE.safetensors", "search@SECONDS", *BASELINES]
+        raise ValueError(f"--methods has {text!r}; there are {', '.join(known)}")
     if seconds is not None:
-        if suffix:
-            raise ValueError(f"--rows has {text!r}: with a time limit, the rollouts are as many as fit into it")
-        return replace(row, name=f"{row.name}@{seconds:g}", seconds=seconds)
-    return replace(row, name=row.name + suffix, starts=starts, symmetries=symmetries)
+        raise ValueError(f"--methods has {text!r}, but a model takes no time limit")
+    starts, symmetries = _counts(text, protocol)
+    name = label or (_label(Path(model)) if _is_file(model) else model)
+    suffix = "" if protocol == "x8" else f":{protocol}"
+    return Method(name + suffix, model=model, starts=starts, symmetries=symmetries)
 
 
-def _peer_row(text: str, peer: Peer, seconds: float | None) -> Row:
-    if peer.limited and seconds is None:
-        raise ValueError(
-            f"--rows has {text!r}, which searches as long as it is told: write {peer.name}@5 for 5 seconds"
-        )
-    if not peer.limited and seconds is not None:
-        raise ValueError(f"--rows has {text!r}, but {peer.name} does not search: it takes no time limit")
-    return Row(peer.name if seconds is None else f"{peer.name}@{seconds:g}", peer=peer.name, seconds=seconds)
+def _timed_method(text: str, solver: str, seconds: float | None) -> Method:
+    limited = solver == "search" or BASELINES[solver].limited
+    if limited and seconds is None:
+        raise ValueError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
+    if not limited and seconds is not None:
+        raise ValueError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
+    name = solver if seconds is None else f"{solver}@{seconds:g}"
+    return Method(name, baseline=None if solver == "search" else solver, seconds=seconds)
 
 
-def _protocol(text: str) -> tuple[str, int | None, int, str]:
-    """Cut a protocol off the end: what is before it, starts, symmetries, and what it adds to the row's name."""
-    before, colon, last = text.rpartition(":")
-    if colon and last in PROTOCOLS:
-        starts, symmetries = PROTOCOLS[last]
-        return before, starts, symmetries, "" if last == "x8" else f":{last}"
-    counts = _COUNTS.fullmatch(last)
-    if colon and counts and int(counts[1]) > 0:
-        return before, int(counts[1]), int(counts[2]), f":{last}"
-    if colon and before in ("policy", *PEERS):
-        raise ValueError(f"--rows has {text!r}; behind the colon stands {', '.join(PROTOCOLS)} or STARTSxSYMMETRIES")
-    return text, None, 8, ""
+def _split_protocol(text: str) -> tuple[str, str]:
+    """Return what is before the protocol, and the protocol (x8 if there is none)."""
+    before, colon, protocol = text.rpartition(":")
+    return (before, protocol) if colon and not _is_file(protocol) else (text, "x8")
 
 
-def _label(path: Path) -> str:
-    """The name of a weights file; that of its run's folder if it is called best or last."""
-    return path.parent.name if path.stem in ("best", "last") and path.parent.name else path.stem
+def _counts(text: str, protocol: str) -> tuple[int | None, int]:
+    """Return the starts and symmetries of a protocol."""
+    counts = _COUNTS.fullmatch(protocol)
+    if counts:
+        return int(counts[1]), int(counts[2])
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"--methods has {text!r}; a colon is followed by {', '.join(PROTOCOLS)} or STARTSxSYMMETRIES")
+    return PROTOCOLS[protocol]
 
 
-@cache
-def load_weights(path: Path) -> Policy:
-    """Weights are read once; ValueError if the file is none."""
-    from elgo.model.checkpoint import load_policy
-
-    return load_policy(path)
+def _label(file: Path) -> str:
+    """Return the name of a weights file, or that of its run's folder if the file is called best or last."""
+    return file.parent.name if file.stem in ("best", "last") and file.parent.name else file.stem
 
 
-def _policy(row: Row, problem: str) -> Policy:
-    from elgo.model.checkpoint import load_model
-
-    return load_model(row.weights or "elg", "tsp" if problem == "tsp" else "cvrp")
+# --- checks before a run ---------------------------------------------------------------------------------------------
 
 
-def fingerprint(row: Row, problems: Iterable[str]) -> str:
-    """What decides the row's answers beside its name: the content of its weights."""
-    from elgo.model.checkpoint import model_file
-
-    if row.peer:
+def fingerprint(method: Method, problems: Iterable[ProblemName]) -> str:
+    """Return a hash of the method's weights; empty if it has none."""
+    if method.model is None:
         return ""
-    files = (
-        [row.weights] if row.weights else [model_file("elg", "tsp" if p == "tsp" else "cvrp") for p in sorted(problems)]
-    )
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    files = {model_file(method.model, problem) for problem in problems}
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:16]
 
 
-def check(rows: Sequence[Row], problems: Iterable[str]) -> None:
-    """Raise ValueError for a row whose package or weights are missing, or that is for other problems than these."""
-    for row in rows:
-        if row.peer:
-            PEERS[row.peer].require()
-        elif row.weights:
-            load_weights(row.weights)
-        if not any(row.takes(problem) for problem in problems):
-            kind = "weights" if row.weights else "peer"
-            raise ValueError(f"{row.name}: the {kind} cannot solve a {' or '.join(sorted(problems)).upper()}")
+def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
+    """Raise ValueError for a method whose package or weights are missing, or that solves none of the problems."""
+    for method in methods:
+        if method.baseline:
+            BASELINES[method.baseline].require()
+        supported = [problem for problem in problems if method.supports(problem)]
+        if not supported:
+            raise ValueError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
+        for problem in supported if method.model else ():
+            load_model(method.model or "", problem)
 
 
-def warm_up(rows: Sequence[Row], problems: Iterable[str], options: Options) -> None:
-    """Load and compile everything on a small instance, so that no row is timed while it does."""
-    for row in rows:
-        searches = row.seconds is not None
-        quick = replace(row, seconds=0.05 if row.peer and searches else None, starts=1, symmetries=1)
-        for problem in problems:
-            if not row.takes(problem):
-                continue
-            run_row(quick, [_small(problem)], options)
-            if searches and not row.peer:
-                from elgo.search.jit_warm_up import jit_warm_up
+def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], options: Options) -> None:
+    """Load and compile everything on a small instance, so that this is not part of a method's time."""
+    from elgo.search.jit_warm_up import jit_warm_up
 
+    for method in methods:
+        for problem in (problem for problem in problems if method.supports(problem)):
+            if method.baseline or method.model:
+                seconds = None if method.seconds is None else 0.05
+                small = replace(method, seconds=seconds, starts=1, symmetries=1)
+                run_method(small, [_small_instance(problem)], options)
+            else:
                 jit_warm_up(problem)
 
 
-def _small(problem: str) -> Instance:
-    """Twelve nodes on a bent line."""
-    from elgo.problem.instance import Metric
-
+def _small_instance(problem: ProblemName) -> Instance:
     coords = [(i, i * i % 7) for i in range(12)]
     if problem == "tsp":
         return Instance("small", coords, Metric.EXACT)  # type: ignore[arg-type]
     return Instance("small", coords, Metric.EXACT, demand=[0] + [1] * 11, capacity=4)  # type: ignore[arg-type]
 
 
-def run_row(row: Row, instances: Sequence[Instance], options: Options) -> list[Answer]:
-    """The row's answers for instances of one problem. Of a batch, each takes its even share of the time."""
-    if row.peer:
-        return [_ask(PEERS[row.peer], row, instance, options) for instance in instances]
-    if row.seconds is not None:
-        return [_search(row, instance, options) for instance in instances]
+# --- solving ---------------------------------------------------------------------------------------------------------
+
+
+def run_method(method: Method, instances: Sequence[Instance], options: Options) -> list[Answer]:
+    """Return the method's answers for instances of one problem; those decoded in one batch share its time evenly."""
+    if method.baseline:
+        return [_run_baseline(method, instance, options) for instance in instances]
+    if method.model is None:
+        return [_search(method, instance, options) for instance in instances]
     begin = time.perf_counter()
-    solutions = _decode(row, instances, options)
+    solutions = _decode(method, instances, options)
     share = (time.perf_counter() - begin) / len(instances)
     return [_checked(solution, share) for solution in solutions]
 
 
-def effort(row: Row, instance: Instance) -> float:
-    """How long a row takes for an instance, compared to others: a policy's moves, N^2 of a peer."""
-    if row.seconds is not None:
-        return 1.0
-    n = instance.customers
-    if row.peer:
-        return float(n**2)
-    return float(n * row.symmetries * (row.starts or n))
-
-
-def _decode(row: Row, instances: Sequence[Instance], options: Options) -> list[Solution]:
-    """As `elgo.solve.solver.solve`, but many instances in one call of the decoder."""
+def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
+    """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
     from elgo.decode.multistart import augmentations, best_solution
     from elgo.decode.rollout import DecodeConfig, decode
 
-    seed, threads, memory = options
-    policy = _policy(row, instances[0].problem)
-    plans = [augmentations(instance, row.starts, row.symmetries, seed) for instance in instances]
+    policy = load_model(method.model or "", instances[0].problem)
+    plans = [augmentations(instance, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]
     starts = [nodes for _, own in plans for nodes in own]
-    rollouts = decode(policy, tasks, starts, DecodeConfig(threads=threads, memory_gb=memory))
-    each = iter(rollouts)
-    return [best_solution(x, list(islice(each, len(own)))) for x, (own, _) in zip(instances, plans, strict=True)]
+    config = DecodeConfig(threads=options.threads, memory_gb=options.memory_gb)
+    rollouts = iter(decode(policy, tasks, starts, config))
+    return [best_solution(x, list(islice(rollouts, len(own)))) for x, (own, _) in zip(instances, plans, strict=True)]
 
 
-def _search(row: Row, instance: Instance, options: Options) -> Answer:
-    """The whole solver in the row's time."""
+def _search(method: Method, instance: Instance, options: Options) -> Answer:
     from elgo.solve.solver import SolveConfig, solve
 
-    seed, threads, memory = options
-    config = SolveConfig(row.seconds, seed=seed, threads=threads, weights=row.weights, memory_gb=memory)
     begin = time.perf_counter()
+    config = SolveConfig(method.seconds, seed=options.seed, threads=options.threads, memory_gb=options.memory_gb)
     solution = solve(instance, config).solution
     return _checked(solution, time.perf_counter() - begin)
 
 
-def _ask(peer: Peer, row: Row, instance: Instance, options: Options) -> Answer:
-    """A peer's answer to one instance. Whatever goes wrong in it is its fault, not the end of the benchmark."""
-    budget = Budget(row.seconds, options.threads, options.seed)
+def _run_baseline(method: Method, instance: Instance, options: Options) -> Answer:
+    """Return a baseline's answer; an exception inside it is its error and does not end the benchmark."""
+    budget = Budget(method.seconds, options.threads, options.seed)
     try:
-        routes = peer.solve(instance, budget)
-        spent = time.perf_counter() - budget.begin
+        routes = BASELINES[method.baseline or ""].solve(instance, budget)
+        seconds = time.perf_counter() - budget.begin
         if routes is None:
-            return Answer(None, "found no feasible solution", spent)
-        return _checked(Solution(instance, tuple(tuple(route) for route in routes)), spent)
+            return Answer(None, "found no feasible solution", seconds)
+        return _checked(Solution(instance, tuple(tuple(route) for route in routes)), seconds)
     except Exception as error:
         reason = " ".join(str(error).split()) or "no reason given"
         return Answer(None, f"{type(error).__name__}: {reason[:200]}", time.perf_counter() - budget.begin)
 
 
 def _checked(solution: Solution, seconds: float) -> Answer:
-    """The answer if our checker finds nothing wrong with it."""
     if solution.violations:
         return Answer(None, f"infeasible: {solution.violations[0]}", seconds)
     return Answer(solution, "", seconds)

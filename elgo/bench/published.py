@@ -1,11 +1,11 @@
-"""Figures of the literature, as printed there: mean gaps in percent, 8 symmetries unless said.
+"""Published figures, as printed: mean gaps in percent, with 8 symmetries unless the name says otherwise.
 
-From the ELG paper (IJCAI 2024), which measured POMO, Omni-POMO, BQ, LEHD and HGS beside its own; ReLD's are its own.
+From the ELG paper (IJCAI 2024), which measured POMO, Omni-POMO, BQ, LEHD and HGS too; ReLD's are from its own paper.
 """
 
 from __future__ import annotations
 
-# set -> row -> group -> figure. The group "all" is the mean over the whole set.
+# set -> method -> group -> figure. The group "all" is the mean over the whole set.
 _COLUMNS = {
     "tsplib": ("<=200", "200-1002", "all"),
     "cvrplib-x": ("<=200", "200-1000", "all"),
@@ -13,14 +13,14 @@ _COLUMNS = {
     "uniform": ("TSP100", "CVRP100"),
 }
 _FIGURES = {
-    "tsplib": {
+    "tsplib": {  # table 2
         "POMO": "3.07 13.35 7.45",
         "Omni-POMO": "1.74 7.47 4.16",
         "BQ, greedy": "1.62 2.39 2.22",
         "LEHD, greedy": "2.03 3.12 2.50",
         "ELG": "1.12 5.90 3.08",
     },
-    "cvrplib-x": {
+    "cvrplib-x": {  # table 1
         "POMO": "5.26 11.82 10.37",
         "Omni-POMO": "5.04 6.95 6.52",
         "BQ, greedy": "10.60 10.97 10.89",
@@ -29,7 +29,7 @@ _FIGURES = {
         "ReLD, 100 starts, no symmetries": "3.28 ~4.4 4.12",
         "HGS, 16 min per instance": "0.01 0.13 0.11",
     },
-    "cvrplib-xxl": {
+    "cvrplib-xxl": {  # table 3
         "POMO": "112.27 159.22 75.30 78.16 -",
         "Omni-POMO": "42.52 48.59 22.79 60.39 -",
         "BQ, greedy": "11.21 15.02 13.27 24.00 -",
@@ -37,7 +37,7 @@ _FIGURES = {
         "ELG": "10.70 17.69 10.77 21.80 -",
         "ReLD, 100 starts, no symmetries": "- - - - ~11.0",
     },
-    "uniform": {
+    "uniform": {  # table 5
         "POMO": "0.40 1.34",
         "BQ, greedy": "0.35 2.76",
         "LEHD, greedy": "0.57 3.64",
@@ -48,7 +48,7 @@ _FIGURES = {
 NOTES = {
     "tsplib": "the published figures take 3861 for the optimum of tsp225, which is 3916: 0.03 too much on the mean"
 }
-ABLATIONS = {  # config -> mean gap over the 49 instances of TSPLIB
+ABLATIONS = {  # config -> mean gap over the 49 instances of TSPLIB; tables 7, 12 and 2
     "paper-tsp": "3.08",
     "ablation-no-penalty": "4.19",
     "ablation-no-positional": "3.34",
@@ -59,6 +59,6 @@ ABLATIONS = {  # config -> mean gap over the 49 instances of TSPLIB
 
 
 def published(name: str) -> dict[str, dict[str, str]]:
-    """Row -> group -> figure for a set; empty if there are none."""
+    """Return method -> group -> figure for a set; empty if there are none."""
     columns = _COLUMNS.get(name, ())
-    return {row: dict(zip(columns, text.split(), strict=True)) for row, text in _FIGURES.get(name, {}).items()}
+    return {method: dict(zip(columns, text.split(), strict=True)) for method, text in _FIGURES.get(name, {}).items()}

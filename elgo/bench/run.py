@@ -1,8 +1,8 @@
-"""A benchmark's folder, and the loop that fills it. Killed at any moment, it goes on with what is missing.
+"""The folder of a benchmark, and the loop that fills it. A run that was killed continues with what is missing.
 
-config.json    what is run on what, with versions and machine
-results.jsonl  one line per row and instance, appended and synced as they come
-results.csv    the same by rows, and in the order of the set
+config.json    methods, data and options, with versions and machine
+results.jsonl  one line per method and instance, appended and synced as they come
+results.csv    the same as a table, by method, in the order of the set
 """
 
 from __future__ import annotations
@@ -25,82 +25,84 @@ from typing import TextIO
 import numpy as np
 
 from elgo import __version__
-from elgo.bench.baselines import PEERS
-from elgo.bench.methods import Answer, Options, Row, fingerprint, run_row
+from elgo.bench.baselines import BASELINES
+from elgo.bench.methods import Answer, Method, Options, fingerprint, run_method
 from elgo.bench.sets import BenchSet, Entry
 from elgo.problem.files import atomic_write
 from elgo.problem.solution import gap
 
+Key = tuple[str, str]  # method, instance
+
 
 @dataclass(frozen=True)
 class Record:
-    """The result of a row on an instance. Without a cost, fault says what went wrong."""
+    """The result of a method on an instance. Without a cost, `error` says what went wrong."""
 
-    row: str
+    method: str
     instance: str
     group: str
     problem: str
-    nodes: int  # N of the literature: a CVRP's customers
+    nodes: int  # without the depot
     cost: float | None
     best_known: float | None
     gap: float | None  # percent
     routes: int
     seconds: float
-    fault: str = ""
+    error: str = ""
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.row, self.instance
+    def key(self) -> Key:
+        return self.method, self.instance
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What config.json holds: enough to make tables and pictures of the results without the set's files.
+class BenchConfig:
+    """The content of config.json: with the records, enough to make tables and pictures without the set's files.
 
-    The first block decides what the results are: another one needs another folder.
+    The fields of the first block (DECISIVE) decide the results: a run with others needs another folder.
     """
 
     set: str
-    rows: list[str]
-    weights: dict[str, str]  # row -> fingerprint
-    instances: dict[str, int]  # group -> how many
+    methods: list[str]
+    weights: dict[str, str]  # method -> fingerprint
+    instances: dict[str, int]  # group -> number of instances
     data: str  # fingerprint
     options: dict[str, float]
 
     title: str
-    limits: dict[str, float]  # row -> seconds
-    families: dict[str, str]  # row -> what it is a variant of
+    limits: dict[str, float]  # method -> seconds
+    families: dict[str, str]  # method -> family
     total: bool
     full: dict[str, int]
-    means: dict[str, float]
+    mean_costs: dict[str, float]
     notes: list[str]
     versions: dict[str, str]
     machine: dict[str, str]
     date: str
 
 
-DECISIVE = ("set", "rows", "weights", "instances", "data", "options")
+DECISIVE = ("set", "methods", "weights", "instances", "data", "options")
 
 
-def describe(bench_set: BenchSet, rows: Sequence[Row], options: Options) -> Bench:
-    """The config of a benchmark that starts now."""
+def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -> BenchConfig:
+    """Return the config of a benchmark that starts now."""
     problems = {entry.instance.problem for entry in bench_set.entries}
     groups = [entry.group for entry in bench_set.entries]
-    return Bench(
+    return BenchConfig(
         set=bench_set.name,
-        rows=[row.name for row in rows],
-        weights={row.name: fingerprint(row, problems) for row in rows if row.peer is None},
+        methods=[method.name for method in methods],
+        weights={method.name: fingerprint(method, problems) for method in methods if method.model},
         instances={group: groups.count(group) for group in bench_set.groups},
         data=_data_fingerprint(bench_set.entries),
         options=dict(options._asdict()),
         title=bench_set.title,
-        limits={row.name: row.seconds for row in rows if row.seconds is not None},
-        families={row.name: row.family for row in rows},
+        limits={method.name: method.seconds for method in methods if method.seconds is not None},
+        families={method.name: method.family for method in methods},
         total=bench_set.total,
         full=dict(bench_set.full),
-        means=dict(bench_set.means),
+        mean_costs=dict(bench_set.mean_costs),
         notes=list(bench_set.notes),
-        versions=_versions(rows),
+        versions=_versions(methods),
         machine=_machine(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -117,15 +119,15 @@ def _data_fingerprint(entries: Sequence[Entry]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _versions(rows: Sequence[Row]) -> dict[str, str]:
+def _versions(methods: Sequence[Method]) -> dict[str, str]:
     found = {"elgo": __version__, "python": platform.python_version()}
     found |= {package: importlib.metadata.version(package) for package in ("torch", "numpy", "numba")}
-    peers = [PEERS[row.peer] for row in rows if row.peer]
-    return found | {peer.package: peer.version for peer in peers if peer.package}
+    baselines = [BASELINES[method.baseline] for method in methods if method.baseline]
+    return found | {baseline.package: baseline.version for baseline in baselines if baseline.package}
 
 
 def _machine() -> dict[str, str]:
-    """Processor, cores and system; no names of hosts or users."""
+    """Return processor, cores and system; no names of hosts or users."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -136,24 +138,24 @@ def _machine() -> dict[str, str]:
 
 
 class BenchFolder:
-    """Creates a benchmark's folder, or opens that of an earlier session to go on."""
+    """The folder of a benchmark: created, or opened to continue a run with the same config."""
 
-    def __init__(self, path: Path, bench: Bench) -> None:
-        self.path, self.bench = path, bench
+    def __init__(self, path: Path, config: BenchConfig) -> None:
+        self.path = path
         stored = path / "config.json"
         if stored.exists():
-            self.bench = _same(stored, read_bench(path), bench)
+            _check_same(stored, read_config(path), config)
         else:
             if path.exists() and any(path.iterdir()):
                 raise ValueError(f"{path}: --folder is not empty and holds no benchmark; name another one")
             path.mkdir(parents=True, exist_ok=True)
-            atomic_write(stored, json.dumps(asdict(bench), indent=2) + "\n")
+            atomic_write(stored, json.dumps(asdict(config), indent=2) + "\n")
         self.file = self._open()
         self.records = {record.key: record for record in read_records(path)}
-        whole = "".join(_line(record) for record in self.records.values())  # without what a kill has cut short
-        if whole != (path / "results.jsonl").read_text():
+        complete = "".join(_line(record) for record in self.records.values())
+        if complete != (path / "results.jsonl").read_text():  # the last line was cut short
             self.file.truncate(0)
-            self._write(whole)
+            self._write(complete)
 
     def _open(self) -> TextIO:
         """Open results.jsonl for appending, for this process alone."""
@@ -171,7 +173,7 @@ class BenchFolder:
         os.fsync(self.file.fileno())
 
     def add(self, records: Sequence[Record]) -> list[Record]:
-        """Append those records that are not there yet, and give them back."""
+        """Append the records that are not stored yet, and return them."""
         new = [record for record in records if record.key not in self.records]
         self._write("".join(_line(record) for record in new))
         self.records |= {record.key: record for record in new}
@@ -181,8 +183,8 @@ class BenchFolder:
         self.file.close()
 
 
-def _same(stored: Path, old: Bench, new: Bench) -> Bench:
-    """The stored config, if it is that of the same benchmark."""
+def _check_same(stored: Path, old: BenchConfig, new: BenchConfig) -> None:
+    """Raise ValueError if the two configs are not of the same benchmark."""
     for name in DECISIVE:
         was, now = getattr(old, name), getattr(new, name)
         if was != now:
@@ -190,7 +192,6 @@ def _same(stored: Path, old: Bench, new: Bench) -> Bench:
                 f"{stored}: {name} is {_short(was)}, now it would be {_short(now)}: "
                 "the folder holds another benchmark; name a new --folder"
             )
-    return old
 
 
 def _short(value: object) -> str:
@@ -198,13 +199,13 @@ def _short(value: object) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def read_bench(path: Path) -> Bench:
-    """The config of a benchmark's folder."""
+def read_config(path: Path) -> BenchConfig:
+    """Return the config in the folder of a benchmark."""
     file = path / "config.json"
     if not file.is_file():
         raise ValueError(f"{path}: is not the folder of a benchmark (it has no config.json)")
     try:
-        return Bench(**json.loads(file.read_text()))
+        return BenchConfig(**json.loads(file.read_text()))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: not the config of a benchmark ({error})") from None
 
@@ -214,9 +215,9 @@ def _line(record: Record) -> str:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Records of a folder, each row and instance once; a line cut short by a kill is passed over."""
+    """Yield the records of a folder, each method and instance once; a line that was cut short is skipped."""
     file = path / "results.jsonl"
-    seen: set[tuple[str, str]] = set()
+    seen: set[Key] = set()
     for line in file.read_text().splitlines() if file.exists() else ():
         try:
             record = Record(**json.loads(line))
@@ -241,49 +242,52 @@ def write_csv(path: Path, records: Sequence[Record]) -> None:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A row on instances that it takes in one call."""
+class Batch:
+    """Instances that a method solves in one call."""
 
-    row: Row
+    method: Method
     entries: tuple[Entry, ...]
 
     @property
-    def keys(self) -> list[tuple[str, str]]:
-        return [(self.row.name, entry.instance.name) for entry in self.entries]
+    def keys(self) -> list[Key]:
+        return [(self.method.name, entry.instance.name) for entry in self.entries]
 
 
-def jobs(bench_set: BenchSet, rows: Sequence[Row]) -> list[Job]:
-    """All there is to do: instance by instance, so that all rows meet the machine in the same state.
+def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
+    """Return everything to run: all methods on an instance before the next one, under the same load of the machine.
 
-    Batches do not depend on what is done already: a resumed policy decodes the same ones.
+    Batches do not depend on what is already done, so that a model decodes the same ones in a continued run.
     """
-    found = []
+    batches = []
     for _, same in groupby(bench_set.entries, key=lambda entry: (entry.group, entry.instance.size)):
         members = tuple(same)
-        for begin in range(0, len(members), bench_set.batch):
-            batch = members[begin : begin + bench_set.batch]
-            for row in rows:
-                if row.takes(batch[0].instance.problem):
-                    parts = [batch] if row.peer is None and row.seconds is None else [(entry,) for entry in batch]
-                    found += [Job(row, part) for part in parts]
-    return found
+        for begin in range(0, len(members), bench_set.batch_size):
+            entries = members[begin : begin + bench_set.batch_size]
+            for method in methods:
+                if method.supports(entries[0].instance.problem):
+                    alone = method.model is None or method.seconds is not None
+                    parts = [(entry,) for entry in entries] if alone else [entries]
+                    batches += [Batch(method, part) for part in parts]
+    return batches
 
 
-def run(folder: BenchFolder, todo: Sequence[Job], options: Options, report: Callable[[list[Record]], None]) -> None:
-    """Do what the folder does not have yet."""
-    for job in todo:
-        if all(key in folder.records for key in job.keys):
+def run(
+    folder: BenchFolder, batches: Sequence[Batch], options: Options, on_records: Callable[[list[Record]], None]
+) -> None:
+    """Run the batches that the folder has no results of yet."""
+    for batch in batches:
+        if all(key in folder.records for key in batch.keys):
             continue
-        answers = run_row(job.row, [entry.instance for entry in job.entries], options)
-        records = [_record(job.row, entry, answer) for entry, answer in zip(job.entries, answers, strict=True)]
-        report(folder.add(records))
+        answers = run_method(batch.method, [entry.instance for entry in batch.entries], options)
+        pairs = zip(batch.entries, answers, strict=True)
+        on_records(folder.add([_record(batch.method, entry, answer) for entry, answer in pairs]))
 
 
-def _record(row: Row, entry: Entry, answer: Answer) -> Record:
+def _record(method: Method, entry: Entry, answer: Answer) -> Record:
     it, solution = entry.instance, answer.solution
     cost = None if solution is None else solution.cost
     return Record(
-        row=row.name,
+        method=method.name,
         instance=it.name,
         group=entry.group,
         problem=it.problem,
@@ -293,5 +297,5 @@ def _record(row: Row, entry: Entry, answer: Answer) -> Record:
         gap=None if cost is None else gap(cost, it.best_known),
         routes=0 if solution is None else len(solution.routes),
         seconds=round(answer.seconds, 6),
-        fault=answer.fault,
+        error=answer.error,
     )

@@ -1,4 +1,4 @@
-"""Benchmark sets: a name or a folder -> instances with best-known costs, in the groups that the tables show."""
+"""Benchmark sets: the instances of a name or folder, with best-known costs and the groups that the tables show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elgo.problem.instance import Instance, Metric
 
 SETS = ("tsplib", "cvrplib-x", "cvrplib-xxl", "uniform", "synthetic", "scaling")
 PROBLEMS = ("tsp", "cvrp")
-BATCH = 50  # instances of a generated set that a policy decodes at once
+BATCH_SIZE = 50  # instances of a generated set that a model decodes at once
 SCALING_SIZES = {100: 10, 200: 10, 500: 10, 1000: 10, 2000: 3, 5000: 3, 10_000: 3}  # N -> instances
 SCALING_SEED = 4321
 
@@ -40,7 +40,7 @@ _SET_X = """
 979-k58 1001-k43
 """
 TSPLIB_NAMES = _TSPLIB.split()
-SET_X_NAMES = [f"X-n{rest}" for rest in _SET_X.split()]
+SET_X_NAMES = [f"X-n{name}" for name in _SET_X.split()]
 XXL_NAMES = ["Antwerp1", "Antwerp2", "Leuven1", "Leuven2"]
 SELECTIONS = {
     "ten": "X-n101,X-n153,X-n200,X-n298,X-n401,X-n502,X-n627,X-n783,X-n895,X-n1001",  # Set-X from end to end
@@ -48,13 +48,13 @@ SELECTIONS = {
 
 
 class FileSet(NamedTuple):
-    """A set that is a folder of files by known names."""
+    """A set that is a folder of files with known names."""
 
     title: str
     names: Sequence[str]
     suffix: str
-    places: tuple[str, ...]  # where it may lie below the data folder; "" is that folder itself
-    edge: int  # of the upper group
+    folders: tuple[str, ...]  # where it may be below the data folder; "" is that folder itself
+    largest: int  # N of the upper group; 0: each instance is a group
 
 
 FILE_SETS = {
@@ -76,11 +76,11 @@ class Entry:
 class BenchSet:
     """Instances in a fixed order, their names all different.
 
-    groups  the columns of the table, in order
-    total   whether a mean over all groups makes sense
-    full    how many instances each group of the whole set has, as far as that is known
-    means   mean cost of a group in the literature, where single instances have no best-known cost
-    batch   how many instances a policy decodes at once; their time is shared out evenly
+    groups      the columns of the table, in order
+    total       whether a mean over all groups makes sense
+    full        number of instances of each group in the complete set, where it is known
+    mean_costs  mean cost of a group in the literature, where single instances have no best-known cost
+    batch_size  how many instances a model decodes at once; their time is shared evenly
     """
 
     name: str
@@ -89,18 +89,18 @@ class BenchSet:
     groups: tuple[str, ...]
     total: bool = True
     full: Mapping[str, int] = field(default_factory=dict)
-    means: Mapping[str, float] = field(default_factory=dict)
-    batch: int = 1
+    mean_costs: Mapping[str, float] = field(default_factory=dict)
+    batch_size: int = 1
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a set to take. instances: names, their beginnings up to a dash, or patterns; or a selection."""
+    """Which part of a set to take."""
 
     problem: str | None = None
-    instances: str | None = None
-    limit: int | None = None  # first so many of each group
+    instances: str | None = None  # comma-separated names, beginnings up to a dash, or patterns; or a key of SELECTIONS
+    limit: int | None = None  # only the first instances of each group
 
     def __post_init__(self) -> None:
         if self.problem not in (None, *PROBLEMS):
@@ -110,7 +110,7 @@ class Selection:
 
 
 def load_set(name: str, data: Path | None = None, selection: Selection | None = None) -> BenchSet:
-    """The set of that name, or the folder of problem files at that path, cut to the selection."""
+    """Return the selected part of the set with this name, or of the folder of problem files at this path."""
     selection = selection or Selection()
     if name in FILE_SETS:
         found = _file_set(name, data_folder(data))
@@ -128,7 +128,7 @@ def load_set(name: str, data: Path | None = None, selection: Selection | None = 
 
 
 def data_folder(given: Path | None) -> Path:
-    """Where benchmark files are: as given, else $ELGO_DATA, else in the user's cache folder."""
+    """Return the folder of benchmark files: as given, else $ELGO_DATA, else in the user's cache folder."""
     if given is not None:
         return given
     if os.environ.get("ELGO_DATA"):
@@ -139,24 +139,24 @@ def data_folder(given: Path | None) -> Path:
 # --- sets of files ---------------------------------------------------------------------------------------------------
 
 
-def place(name: str, data: Path) -> Path:
-    """The folder of a file set below the data folder: the first place that has one of its files, else the first."""
+def set_folder(name: str, data: Path) -> Path:
+    """Return the folder of a file set below the data folder: the first that has one of its files, else the first."""
     known = FILE_SETS[name]
-    for below in known.places:
+    for below in known.folders:
         if any((data / below / f"{stem}{known.suffix}").is_file() for stem in known.names):
             return data / below
-    return data / known.places[0]
+    return data / known.folders[0]
 
 
 def _file_set(name: str, data: Path) -> BenchSet:
     known = FILE_SETS[name]
-    folder = place(name, data)
+    folder = set_folder(name, data)
     here = [folder / f"{stem}{known.suffix}" for stem in known.names]
     files = [file for file in here if file.is_file()]
     if not files:
-        places = ", ".join(str(data / below) for below in known.places)
+        folders = ", ".join(str(data / below) for below in known.folders)
         raise ValueError(
-            f"{data}: --data has no file of the set {name}, such as {here[0].name} (looked in {places}); "
+            f"{data}: --data has no file of the set {name}, such as {here[0].name} (looked in {folders}); "
             f"name another folder, set ELGO_DATA, or run: elgo data fetch {name}"
         )
     missing = [file.name for file in here if not file.is_file()]
@@ -166,19 +166,19 @@ def _file_set(name: str, data: Path) -> BenchSet:
         entries = tuple(Entry(_short(it.name), it) for it in instances)
         groups = tuple(_short(stem) for stem in known.names)
         return BenchSet(name, known.title, entries, groups, full=dict.fromkeys(groups, 1), notes=notes)
-    groups = ("<=200", f"200-{known.edge}")
+    groups = ("<=200", f"200-{known.largest}")
     entries = tuple(Entry(groups[it.customers > 200], it) for it in sorted(instances, key=lambda it: it.customers))
     full = {"tsplib": (29, 20), "cvrplib-x": (22, 78)}[name]
     return BenchSet(name, known.title, entries, groups, full=dict(zip(groups, full, strict=True)), notes=notes)
 
 
 def _short(name: str) -> str:
-    """Antwerp1 -> A1, as in the paper."""
+    """Return A1 for Antwerp1, as in the paper."""
     return name[0] + name[-1]
 
 
 def _folder(folder: Path) -> BenchSet:
-    """Any folder of .tsp, .vrp and .csv files."""
+    """Return the .tsp, .vrp and .csv files of any folder as a set."""
     suffixes = (".tsp", ".vrp", ".csv")
     files = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in suffixes and p.name.lower() not in COST_TABLES]
     if not files:
@@ -195,7 +195,7 @@ def _folder(folder: Path) -> BenchSet:
 
 
 def read_files(files: Sequence[Path]) -> list[Instance]:
-    """The problems in the files, named like these; a useless best-known file beside one of them is an error here."""
+    """Return the problems in the files, named like these; ValueError for a best-known file that cannot be used."""
     instances = [read(file) for file in files]
     tables = {folder: _cost_table(folder) for folder in {file.parent for file in files}}
     for file, instance in zip(files, instances, strict=True):
@@ -208,7 +208,7 @@ def read_files(files: Sequence[Path]) -> list[Instance]:
 
 
 def _cost_table(folder: Path) -> tuple[str, dict[str, str]]:
-    """The table of costs in a folder: its name, and instance name -> last cell of its row."""
+    """Return the name of the table of costs in a folder, and the last cell of each instance's row."""
     for table in COST_TABLES:
         file = folder / table
         if not file.is_file():
@@ -225,7 +225,7 @@ def _cost_table(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def _check_best_known(file: Path, instance: Instance, table: tuple[str, dict[str, str]]) -> None:
-    """Raise ValueError for a best-known cost that `read` has passed over because it makes no sense."""
+    """Raise ValueError for a best-known cost that `read` ignored because it is not valid."""
     for suffix in (".sol", ".opt.tour"):
         beside = file.with_name(file.stem + suffix)
         if beside.exists():
@@ -252,7 +252,7 @@ def _is_cost(cell: str, metric: Metric) -> bool:
 
 
 def _uniform(selection: Selection) -> BenchSet:
-    """10,000 TSP100 and 10,000 CVRP100 of Kool et al. (2019); mean costs of the optimum and of LKH3."""
+    """Return 10,000 TSP100 and 10,000 CVRP100 of Kool et al. (2019), with the mean costs of the optimum and of LKH3."""
     groups = {"tsp": "TSP100", "cvrp": "CVRP100"}
     wanted = [problem for problem in PROBLEMS if selection.problem in (None, problem)]
     entries = [
@@ -268,8 +268,8 @@ def _uniform(selection: Selection) -> BenchSet:
         groups=columns,
         total=False,
         full=dict.fromkeys(columns, KOOL_COUNT),
-        means={"TSP100": 7.765, "CVRP100": 15.65},
-        batch=BATCH,
+        mean_costs={"TSP100": 7.765, "CVRP100": 15.65},
+        batch_size=BATCH_SIZE,
         notes=("gaps are those of mean costs over the 10,000: the optimum's 7.765 (TSP100), LKH3's 15.65 (CVRP100)",),
     )
 
@@ -283,11 +283,14 @@ def _synthetic(data: Path) -> BenchSet:
     entries = tuple(Entry(file.stem, instance) for file in files for instance in read_npz(file))
     groups = tuple(file.stem for file in files)
     full = {group: sum(entry.group == group for entry in entries) for group in groups}
-    return BenchSet("synthetic", "Synthetic sets", entries, groups, total=False, full=full, batch=BATCH)
+    return BenchSet("synthetic", "Synthetic sets", entries, groups, total=False, full=full, batch_size=BATCH_SIZE)
 
 
 def read_npz(file: Path) -> Iterator[Instance]:
-    """Instances of an .npz file: coords (B, n, 2); CVRP: demand (B, n), capacity (B,); perhaps reference_cost (B,)."""
+    """Return the instances of an .npz file.
+
+    It holds coords (B, n, 2), for CVRP demand (B, n) and capacity (B,), and optionally reference_cost (B,).
+    """
     try:
         with np.load(file) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -321,7 +324,7 @@ def _instances(file: Path, arrays: Mapping[str, np.ndarray], count: int) -> Iter
 
 
 def _scaling(selection: Selection) -> BenchSet:
-    """Uniform instances of growing size, always the same ones: each depends on (problem, N, i) alone."""
+    """Return uniform instances of growing size; each depends on (problem, N, i) alone."""
     wanted = [problem for problem in PROBLEMS if selection.problem in (None, problem)]
     entries = []
     for problem in wanted:
@@ -338,19 +341,15 @@ def _scaling(selection: Selection) -> BenchSet:
 
 
 def _select(found: BenchSet, selection: Selection) -> BenchSet:
-    """The part of a set that is wanted; ValueError if nothing is left, or a name fits nothing."""
+    """Return the selected part of a set; ValueError if it is empty, or if a name matches nothing."""
     entries = [entry for entry in found.entries if selection.problem in (None, entry.instance.problem)]
     if selection.instances is not None:
-        fits = _fitting(found, selection.instances)
-        entries = [entry for entry in entries if fits(entry.instance.name)]
+        is_selected = _name_filter(found, selection.instances)
+        entries = [entry for entry in entries if is_selected(entry.instance.name)]
     if selection.limit is not None:
-        seen: dict[str, int] = {}
-        kept = []
-        for entry in entries:
-            seen[entry.group] = seen.get(entry.group, 0) + 1
-            if seen[entry.group] <= selection.limit:
-                kept.append(entry)
-        entries = kept
+        by_group = [[entry for entry in entries if entry.group == group] for group in found.groups]
+        kept = {entry for members in by_group for entry in members[: selection.limit]}
+        entries = [entry for entry in entries if entry in kept]
     if not entries:
         raise ValueError(
             f"{found.name}: no instance is left of {len(found.entries)} with --problem {selection.problem}"
@@ -359,15 +358,15 @@ def _select(found: BenchSet, selection: Selection) -> BenchSet:
     return replace(found, entries=tuple(entries), groups=groups)
 
 
-def _fitting(found: BenchSet, text: str) -> Callable[[str], bool]:
-    """A test for names by a comma-separated list; X-n101 stands for X-n101-k25."""
+def _name_filter(found: BenchSet, text: str) -> Callable[[str], bool]:
+    """Return a test for names by a comma-separated list; X-n101 stands for X-n101-k25."""
     patterns = [part.strip() for part in SELECTIONS.get(text, text).split(",") if part.strip()]
     names = [entry.instance.name for entry in found.entries]
 
-    def fits(name: str, pattern: str) -> bool:
+    def matches(name: str, pattern: str) -> bool:
         return fnmatchcase(name, pattern) or name.startswith(f"{pattern}-")
 
     for pattern in patterns:
-        if not any(fits(name, pattern) for name in names):
-            raise ValueError(f"{found.name}: --instances has {pattern!r}, which fits none of {len(names)} names")
-    return lambda name: any(fits(name, pattern) for pattern in patterns)
+        if not any(matches(name, pattern) for name in names):
+            raise ValueError(f"{found.name}: --instances has {pattern!r}, which matches none of {len(names)} names")
+    return lambda name: any(matches(name, pattern) for pattern in patterns)

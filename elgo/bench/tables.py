@@ -1,4 +1,4 @@
-"""Records -> tables in the paper's layout: mean gaps by group, over all, and seconds per instance."""
+"""Tables of records in the paper's layout: mean gaps by group and over all instances, and seconds per instance."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from elgo.bench import published
-from elgo.bench.run import Bench, Record
+from elgo.bench.run import BenchConfig, Key, Record
 from elgo.problem.solution import format_cost
 
-Gaps = Mapping[tuple[str, str], float]  # (row, instance) -> percent
+PUBLISHED = "(published)"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows and columns, with a line above and remarks below."""
+    """Text in rows and columns, with a title above and notes below."""
 
     title: str
     header: tuple[str, ...]
@@ -24,7 +24,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """For a terminal: columns aligned, the first one to the left."""
+        """Return the table for a terminal: columns aligned, the first one to the left."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
@@ -38,6 +38,8 @@ class Table:
         )
 
     def markdown(self) -> str:
+        """Return the table as Markdown."""
+
         def line(cells: Sequence[str]) -> str:
             return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
@@ -47,6 +49,8 @@ class Table:
         return "\n".join([f"## {self.title}", "", *table, *([""] if notes else []), *notes])
 
     def html(self) -> str:
+        """Return the table as HTML, published rows marked by a class."""
+
         def line(cells: Sequence[str], kind: str) -> str:
             marked = ' class="published"' if cells[0].endswith(PUBLISHED) else ""
             return f"<tr{marked}>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
@@ -57,80 +61,72 @@ class Table:
         return f"{head}\n<table><thead>{line(self.header, 'th')}</thead>\n<tbody>{body}</tbody></table><ul>{notes}</ul>"
 
 
-PUBLISHED = "(published)"
+def reference_gaps(config: BenchConfig, records: Sequence[Record]) -> tuple[dict[Key, float], bool]:
+    """Return the gap of each solved record in percent, and whether some are to the best cost of this run.
 
-
-def reference_gaps(bench: Bench, records: Sequence[Record]) -> tuple[Gaps, bool]:
-    """Gap of each record to the best-known cost, and whether some are to the best of this run for want of one.
-
-    Where the literature only knows the mean cost of a group, that is what single costs are held against: their mean gap
-    is that of the means. An instance of another kind that only one row has solved has no gap.
+    The reference is the best-known cost; else the mean cost of the group in the literature (the mean of these gaps is
+    the gap of the means); else the best cost of this run, if several methods have solved the instance.
     """
     solved = [(record, record.cost) for record in records if record.cost is not None]
-    best: dict[str, float] = {}
-    count: dict[str, int] = {}
+    costs: dict[str, list[float]] = {}
     for record, cost in solved:
-        best[record.instance] = min(cost, best.get(record.instance, cost))
-        count[record.instance] = count.get(record.instance, 0) + 1
-    gaps: dict[tuple[str, str], float] = {}
-    borrowed = False
+        costs.setdefault(record.instance, []).append(cost)
+    gaps: dict[Key, float] = {}
+    uses_best_of_run = False
     for record, cost in solved:
+        best = min(costs[record.instance])
         if record.gap is not None:
             gaps[record.key] = record.gap
-        elif record.group in bench.means:
-            gaps[record.key] = 100 * (cost / bench.means[record.group] - 1)
-        elif count[record.instance] > 1 and best[record.instance] > 0:
-            gaps[record.key] = 100 * (cost / best[record.instance] - 1)
-            borrowed = True
-    return gaps, borrowed
+        elif record.group in config.mean_costs:
+            gaps[record.key] = 100 * (cost / config.mean_costs[record.group] - 1)
+        elif len(costs[record.instance]) > 1 and best > 0:
+            gaps[record.key] = 100 * (cost / best - 1)
+            uses_best_of_run = True
+    return gaps, uses_best_of_run
 
 
-def main_table(bench: Bench, records: Sequence[Record], with_published: bool = True) -> Table:
-    """The paper's layout: a row for each row of the benchmark, and the published ones behind them, marked."""
-    groups = list(bench.instances)
-    columns = [column for group in groups for column in _columns(bench, group)]
-    header = ["", *(title for title, _, _ in columns)]
-    if bench.total and len(groups) > 1:
-        header.append("all")
-    by_row = {name: [record for record in records if record.row == name] for name in bench.rows}
-    gaps, borrowed = reference_gaps(bench, records)
-    failed = {name: sum(record.cost is None for record in own) for name, own in by_row.items()}
+def main_table(config: BenchConfig, records: Sequence[Record], with_published: bool = True) -> Table:
+    """Return the table in the paper's layout: a row for each method, then the published ones, marked."""
+    groups = list(config.instances)
+    with_total = config.total and len(groups) > 1
+    columns = [column for group in groups for column in _columns(config, group)]
+    by_method = {name: [record for record in records if record.method == name] for name in config.methods}
+    gaps, uses_best_of_run = reference_gaps(config, records)
+    any_failed = any(record.cost is None for record in records)
+    header = ["", *(title for title, _, _ in columns), *["all"] * with_total, "seconds", *["failed"] * any_failed]
     rows = []
-    for name, own in by_row.items():
+    for name, own in by_method.items():
         cells = [_cell(own, gaps, group, kind) for _, group, kind in columns]
-        if bench.total and len(groups) > 1:
-            cells.append(_mean_gap(own, gaps))
-        seconds = _seconds(fmean(record.seconds for record in own)) if own else "-"
-        rows.append(
-            (_row_name(bench, name, own), *cells, seconds, *([str(failed[name])] if any(failed.values()) else []))
-        )
-    header += ["seconds", *(["failed"] if any(failed.values()) else [])]
-    theirs = published.published(bench.set) if with_published else {}
-    for name, figures in theirs.items():
+        cells += [mean_gap(own, gaps)] * with_total
+        cells.append(_seconds(fmean(record.seconds for record in own)) if own else "-")
+        cells += [str(sum(record.cost is None for record in own))] * any_failed
+        rows.append((_progress_name(config, name, own), *cells))
+    literature = published.published(config.set) if with_published else {}
+    for name, figures in literature.items():
         cells = [figures.get(group, "-") if kind == "gap" else "-" for _, group, kind in columns]
-        if bench.total and len(groups) > 1:
-            cells.append(figures.get("all", "-"))
-        rows.append((f"{name} {PUBLISHED}", *cells, *["-"] * (len(header) - 1 - len(cells))))
-    notes = _notes(bench, by_row, borrowed, bool(theirs))
-    return Table(f"{bench.title}: mean gap %", tuple(header), tuple(rows), tuple(notes))
+        cells += [figures.get("all", "-")] * with_total
+        rows.append((f"{name} {PUBLISHED}", *cells, *["-"] * (1 + any_failed)))
+    notes = _notes(config, by_method, uses_best_of_run, bool(literature))
+    return Table(f"{config.title}: mean gap %", tuple(header), tuple(rows), tuple(notes))
 
 
-def _columns(bench: Bench, group: str) -> list[tuple[str, str, str]]:
-    """Title, group and kind of a group's columns: the mean cost too where the literature gives mean costs."""
-    if group in bench.means:
+def _columns(config: BenchConfig, group: str) -> list[tuple[str, str, str]]:
+    """Return title, group and kind of a group's columns: the mean cost too where the literature gives mean costs."""
+    if group in config.mean_costs:
         return [(f"{group} cost", group, "cost"), (f"{group} gap", group, "gap")]
     return [(group, group, "gap")]
 
 
-def _cell(own: Sequence[Record], gaps: Gaps, group: str, kind: str) -> str:
+def _cell(own: Sequence[Record], gaps: Mapping[Key, float], group: str, kind: str) -> str:
     inside = [record for record in own if record.group == group]
     costs = [record.cost for record in inside if record.cost is not None]
     if kind == "gap":
-        return _mean_gap(inside, gaps)
+        return mean_gap(inside, gaps)
     return f"{fmean(costs):.4f}" if costs else "-"
 
 
-def _mean_gap(records: Sequence[Record], gaps: Gaps) -> str:
+def mean_gap(records: Sequence[Record], gaps: Mapping[Key, float]) -> str:
+    """Return the mean gap of the records that have one, as text."""
     found = [gaps[record.key] for record in records if record.key in gaps]
     return f"{fmean(found):.2f}" if found else "-"
 
@@ -139,53 +135,62 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"
 
 
-def _row_name(bench: Bench, name: str, own: Sequence[Record]) -> str:
-    """The row, and how far it is while the benchmark runs. (A row for one problem only takes that one's groups.)"""
-    problems = {record.group for record in own}
-    wanted = sum(count for group, count in bench.instances.items() if group in problems)
-    return name if own and len(own) == wanted else f"{name} ({len(own)} of {wanted or sum(bench.instances.values())})"
+def _progress_name(config: BenchConfig, name: str, own: Sequence[Record]) -> str:
+    """Return the method's name, with the number of results while some are missing.
+
+    A method for one problem has results in the groups of that problem only.
+    """
+    groups = {record.group for record in own}
+    expected = sum(count for group, count in config.instances.items() if group in groups)
+    if own and len(own) == expected:
+        return name
+    return f"{name} ({len(own)} of {expected or sum(config.instances.values())})"
 
 
-def _notes(bench: Bench, by_row: Mapping[str, Sequence[Record]], borrowed: bool, theirs: bool) -> list[str]:
-    threads = int(bench.options["threads"])
+def _notes(
+    config: BenchConfig, by_method: Mapping[str, Sequence[Record]], uses_best_of_run: bool, with_published: bool
+) -> list[str]:
+    threads = int(config.options["threads"])
     cores = "one thread" if threads == 1 else f"{threads} threads"
     notes = [
-        f"{sum(bench.instances.values())} instances, {cores}, seed {int(bench.options['seed'])}; "
-        f"{bench.machine['processor']}, {bench.date[:10]}; seconds are the mean per instance"
+        f"{sum(config.instances.values())} instances, {cores}, seed {int(config.options['seed'])}; "
+        f"{config.machine['processor']}, {config.date[:10]}; seconds are the mean per instance"
     ]
-    notes += bench.notes
-    if borrowed:
-        notes.append("instances without a best-known cost: gaps are to the best of this run's rows")
-    part = [f"{bench.instances[group]} of {bench.full[group]}" for group in bench.instances if group in bench.full]
-    if part and any(bench.instances[group] < bench.full[group] for group in bench.instances if group in bench.full):
-        notes.append(f"a part of the set ({', '.join(part)}); published figures are for all of it")
-    if theirs and bench.set in published.NOTES:
-        notes.append(published.NOTES[bench.set])
-    for name, limit in bench.limits.items():
-        spent = [record.seconds for record in by_row[name]]
+    notes += config.notes
+    if uses_best_of_run:
+        notes.append("instances without a best-known cost: gaps are to the best cost of this run")
+    counts = [(config.instances[group], config.full[group]) for group in config.instances if group in config.full]
+    if any(count < full for count, full in counts):
+        parts = ", ".join(f"{count} of {full}" for count, full in counts)
+        notes.append(f"a part of the set ({parts}); published figures are for all of it")
+    if with_published and config.set in published.NOTES:
+        notes.append(published.NOTES[config.set])
+    for name, limit in config.limits.items():
+        spent = [record.seconds for record in by_method[name]]
         if spent and fmean(spent) > 1.05 * limit + 0.05:
-            mean, most = fmean(spent), max(spent)
-            notes.append(f"{name} took longer than its limit: {mean:.2f} s on average, at most {most:.2f} s")
-    for name, own in by_row.items():
-        faults = [record for record in own if record.fault]
-        if faults:
-            notes.append(f"{name} failed on {len(faults)}, first on {faults[0].instance}: {faults[0].fault}")
+            notes.append(
+                f"{name} took longer than its limit: {fmean(spent):.2f} s on average, at most {max(spent):.2f} s"
+            )
+    for name, own in by_method.items():
+        failed = [record for record in own if record.error]
+        if failed:
+            notes.append(f"{name} failed on {len(failed)}, first on {failed[0].instance}: {failed[0].error}")
     return notes
 
 
-def instance_table(bench: Bench, records: Sequence[Record]) -> Table:
-    """One line per instance: N, best-known cost, and the gap (or else the cost) of each row."""
-    gaps, _ = reference_gaps(bench, records)
+def instance_table(config: BenchConfig, records: Sequence[Record]) -> Table:
+    """Return a table with a row per instance: N, best-known cost, and the gap (or else the cost) of each method."""
+    gaps, _ = reference_gaps(config, records)
     by_key = {record.key: record for record in records}
     instances = {record.instance: record for record in records}
     rows = []
     for name, first in instances.items():
-        cells = [_outcome(by_key.get((row, name)), gaps) for row in bench.rows]
+        cells = [_instance_cell(by_key.get((method, name)), gaps) for method in config.methods]
         rows.append((name, str(first.nodes), format_cost(first.best_known), *cells))
-    return Table("Gap % of each instance", ("", "N", "best known", *bench.rows), tuple(rows))
+    return Table("Gap % of each instance", ("", "N", "best known", *config.methods), tuple(rows))
 
 
-def _outcome(record: Record | None, gaps: Gaps) -> str:
+def _instance_cell(record: Record | None, gaps: Mapping[Key, float]) -> str:
     if record is None:
         return ""
     if record.cost is None:

@@ -47,7 +47,7 @@ class SetFirst(TyperGroup):
 
 bench_app = typer.Typer(
     cls=SetFirst,
-    help="Measure policies and peers on benchmark sets: elgo bench SET [OPTIONS], see elgo bench run --help.",
+    help="Measure models, search and baselines on benchmark sets: elgo bench SET [OPTIONS], see elgo bench run --help.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
@@ -365,8 +365,8 @@ DataOption = Annotated[
         show_default="$ELGO_DATA, or the user's cache",
     ),
 ]
-ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads of every row that can use them.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every row.")]
+ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads of every method that can use them.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every method.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only tables and errors.")]
 InstancesOption = Annotated[
     str | None,
@@ -374,7 +374,9 @@ InstancesOption = Annotated[
         metavar="NAMES", help="Only these: names, their beginnings or patterns, by commas; ten: ten of Set-X."
     ),
 ]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first so many of each group.")]
+LimitOption = Annotated[
+    int | None, typer.Option(min=1, help="Only the first instances of each group, at most this many.")
+]
 
 
 @bench_app.command("run")
@@ -386,24 +388,24 @@ def bench_command(
         ),
     ],
     data: DataOption = None,
-    rows: Annotated[
+    methods: Annotated[
         str,
         typer.Option(
-            metavar="ROWS",
-            help="By commas: policy, FILE.safetensors or NAME=FILE.safetensors, each with :single, :starts or :16x2 "
-            "(starts x symmetries), and peers such as pyvrp@5 (seconds).",
+            metavar="METHODS",
+            help="By commas: a model (elg, FILE.safetensors or NAME=FILE.safetensors), perhaps with :single, :starts "
+            "or :16x2 (starts x symmetries); search@5 (seconds); baselines such as pyvrp@5 or savings.",
         ),
-    ] = "policy:single,policy:starts,policy",
-    peers: Annotated[
-        str, typer.Option(metavar="NAMES", help="Peers to add at each time limit: all, installed, or names.")
+    ] = "elg:single,elg:starts,elg",
+    baselines: Annotated[
+        str, typer.Option(metavar="NAMES", help="Baselines to add at each time limit: all, installed, or names.")
     ] = "",
-    time_limits: Annotated[str, typer.Option(metavar="SECONDS", help="Time limits of --peers, by commas.")] = "",
+    time_limits: Annotated[str, typer.Option(metavar="SECONDS", help="Time limits of --baselines, by commas.")] = "",
     problem: Annotated[str | None, typer.Option(metavar="tsp|cvrp", help="Only one problem of the set.")] = None,
     instances: InstancesOption = None,
     limit: LimitOption = None,
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
-    memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a policy while decoding.")] = 4.0,
+    memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a model while decoding.")] = 4.0,
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -413,20 +415,22 @@ def bench_command(
     published: Annotated[bool, typer.Option(help="Show published figures beside the measured ones.")] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure rows on a set (`elgo bench SET` for short); print the table, write CSV, pictures and a report."""
+    """Measure methods on a set (`elgo bench SET` for short); print the table, write CSV, pictures and a report."""
     with _one_line_errors():
-        from elgo.bench.methods import Options, parse_limits, parse_rows
+        from elgo.bench.methods import Options, parse_limits, parse_methods
         from elgo.bench.sets import Selection, load_set
 
         limits = parse_limits(time_limits)
         bench_set = load_set(name, data, Selection(problem, instances, limit))
         problems = {entry.instance.problem for entry in bench_set.entries}
-        chosen = parse_rows(rows, peers, limits, problems)
+        chosen = parse_methods(methods, baselines, limits, problems)
 
         from elgo.bench.command import bench
+        from elgo.cli.bench_progress import bench_progress
 
         target = folder or Path("bench") / bench_set.name
-        table = bench(bench_set, chosen, Options(seed, threads, memory), target, quiet, published)
+        with bench_progress(quiet) as show:
+            table = bench(bench_set, chosen, Options(seed, threads, memory), target, show, published)
         print(table.text())
         print(f"\nwrote {target / 'report.html'}")
 
@@ -446,8 +450,8 @@ def bench_report(
 
 @bench_app.command("compare")
 def bench_compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="The folder of a benchmark, or FOLDER:ROW.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another one to hold against it.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="The folder of a benchmark, or FOLDER:METHOD.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The one to compare with it.")],
 ) -> None:
     """Compare two benchmarks, instance by instance; exit code 1 if B is worse."""
     with _one_line_errors():
@@ -483,14 +487,24 @@ def bench_ablations(
 ) -> None:
     """Train every ablation of the paper briefly on the same data; print its tables with ours beside them."""
     with _one_line_errors():
-        from elgo.bench.ablations import VARIANTS, ablations
+        from functools import partial
+
+        import torch
+
+        from elgo.bench.ablations import VARIANTS, make_variants, measure_variants, train_variants
         from elgo.bench.methods import Options
         from elgo.bench.sets import Selection, load_set
+        from elgo.cli.bench_progress import bench_progress
+        from elgo.train.command import run
 
         names = [name.strip() for name in variants.split(",")] if variants else list(VARIANTS)
         bench_set = load_set("tsplib", data, Selection(None, instances, limit))
-        options = Options(seed, threads)
-        print(ablations(names, steps, sets or [], bench_set, options, protocol, folder, quiet).text())
+        configs = make_variants(names, steps, sets or [])
+        torch.set_num_threads(threads)
+        methods = train_variants(configs, folder, protocol, partial(run, quiet=quiet))
+        with bench_progress(quiet) as show:
+            table = measure_variants(configs, methods, bench_set, Options(seed, threads), folder, show)
+        print(table.text())
         print(f"\nwrote {folder / 'ablations.md'}")
 
 

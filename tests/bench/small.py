@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elgo.bench.run import Bench, Record
+from elgo.bench.run import BenchConfig, Record
 from elgo.problem.files import write_instance
 from elgo.problem.instance import Instance, Metric
 
@@ -33,33 +33,33 @@ def tsplib(folder: Path, names: Sequence[str] = TSPLIB, best: float = 100.0) -> 
     return folder
 
 
-def record(row: str, name: str, cost: float | None, **changes: object) -> Record:
+def record(method: str, name: str, cost: float | None, **changes: object) -> Record:
     """A result with best-known cost 100."""
     usual = {"group": "<=200", "problem": "tsp", "nodes": 50, "best_known": 100.0, "routes": 1, "seconds": 0.5}
     values = usual | changes
     best = values["best_known"]
     gap = None if cost is None or best is None else 100 * (cost - best) / best  # type: ignore[operator]
-    return Record(row=row, instance=name, cost=cost, gap=gap, **values)  # type: ignore[arg-type]
+    return Record(method=method, instance=name, cost=cost, gap=gap, **values)  # type: ignore[arg-type]
 
 
-def config(rows: Sequence[str], **changes: object) -> Bench:
+def config(methods: Sequence[str], **changes: object) -> BenchConfig:
     """The config of a benchmark on two groups of two instances each."""
     values: dict[str, object] = {
         "set": "tsplib",
-        "rows": list(rows),
+        "methods": list(methods),
         "weights": {},
         "instances": {"<=200": 2, "200-1002": 1},
         "data": "",
         "options": {"seed": 0, "threads": 1, "memory_gb": 4.0},
         "title": "TSPLIB",
         "limits": {},
-        "families": {row: row.rsplit("@", 1)[0] for row in rows},
+        "families": {method: method.rsplit("@", 1)[0] for method in methods},
         "total": True,
         "full": {"<=200": 2, "200-1002": 1},
-        "means": {},
+        "mean_costs": {},
         "notes": [],
         "versions": {},
         "machine": {"processor": "a processor"},
         "date": "2026-01-02T03:04:05+00:00",
     }
-    return Bench(**(values | changes))  # type: ignore[arg-type]
+    return BenchConfig(**(values | changes))  # type: ignore[arg-type]

@@ -1,14 +1,17 @@
 """Ablations: the configs of a small budget, and two variants from training to the table."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import small
 
-from elgo.bench.ablations import VARIANTS, ablations, variant
+from elgo.bench.ablations import VARIANTS, make_variants, measure_variants, train_variants
 from elgo.bench.methods import Options
 from elgo.bench.published import ABLATIONS
 from elgo.bench.sets import load_set
+from elgo.bench.tables import Table
+from elgo.train.loop import train
 
 TINY = [
     *(f"policy.{name}={value}" for name, value in {"width": 16, "heads": 2, "layers": 1, "hidden": 16}.items()),
@@ -25,27 +28,29 @@ def test_variants_are_the_packages_configs() -> None:
 
 
 def test_a_small_budget() -> None:
-    config = variant("ablation-no-penalty", 70, [])
+    configs = make_variants(["ablation-no-penalty", "ablation-local-only"], 70, [])
+    config = configs["ablation-no-penalty"]
     assert (config.train.steps, config.train.global_steps, config.train.method) == (70, 35, "imitate")
     assert config.policy.penalty is False
     assert config.validation.sets == ()
-    assert variant("ablation-local-only", 70, []).train.global_steps == 0
-    assert variant("paper-tsp", 70, ["train.method=reinforce"]).train.method == "reinforce"
+    assert configs["ablation-local-only"].train.global_steps == 0
+    assert make_variants(["paper-tsp"], 70, ["train.method=reinforce"])["paper-tsp"].train.method == "reinforce"
+    with pytest.raises(ValueError, match="--variants has 'k-20'; there are paper-tsp, ablation-no-penalty"):
+        make_variants(["k-20"], 70, [])
 
 
 def test_from_training_to_the_table(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     found = load_set("tsplib", small.tsplib(tmp_path / "tsplib", ["eil51", "berlin52"]))
-    names = ["paper-tsp", "ablation-xi-2"]
+    configs = make_variants(["paper-tsp", "ablation-xi-2"], 2, TINY)
 
-    def table() -> object:
-        return ablations(names, 2, TINY, found, Options(), "2x1", tmp_path / "out", quiet=True)
+    def table() -> Table:
+        methods = train_variants(configs, tmp_path / "out", "2x1", partial(train, report=lambda row: None))
+        return measure_variants(configs, methods, found, Options(), tmp_path / "out")
 
     made = table()
-    assert made.header == ("", "all 49 (published)", "<=200", "all")  # type: ignore[attr-defined]
-    assert [row[:2] for row in made.rows] == [("ELG (xi = 1, K = 30)", "3.08"), ("xi = 2", "-")]  # type: ignore[attr-defined]
-    assert "reinforce, 2 steps of 2 instances with N = 8, uniform, seed 0" in made.notes[0]  # type: ignore[attr-defined]
+    assert made.header == ("", "all 49 (published)", "<=200", "all")
+    assert [row[:2] for row in made.rows] == [("ELG (xi = 1, K = 30)", "3.08"), ("xi = 2", "-")]
+    assert "reinforce, 2 steps of 2 instances with N = 8, uniform, seed 0" in made.notes[0]
     assert (tmp_path / "out" / "ablations.md").is_file()
     assert table() == made  # nothing is trained or measured twice
-    with pytest.raises(ValueError, match="--variants has 'k-20'; there are paper-tsp, ablation-no-penalty"):
-        ablations(["k-20"], 2, TINY, found, Options(), "2x1", tmp_path / "out", quiet=True)

@@ -7,7 +7,7 @@ import pytest
 import small
 from typer.testing import CliRunner, Result
 
-from elgo.bench.baselines import PEERS
+from elgo.bench.baselines import BASELINES
 from elgo.cli.main import app
 
 
@@ -26,8 +26,8 @@ def fails(*args: object) -> str:
 def test_a_set_by_its_name(tmp_path: Path, weights: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = small.tsplib(tmp_path / "data" / "tsplib", ["eil51", "berlin52"])
-    rows = f"mine={weights('tsp')}:2x1"
-    done = elgo("bench", "tsplib", "--data", data, "--rows", rows, "--peers", "nearest,insertion", "--quiet")
+    methods = f"mine={weights('tsp')}:2x1"
+    done = elgo("bench", "tsplib", "--data", data, "--methods", methods, "--baselines", "nearest,insertion", "--quiet")
     assert done.exit_code == 0, done.output
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["<=200", "seconds"] in lines
@@ -55,9 +55,9 @@ def test_a_regression_is_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_progress_goes_to_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elgo.bench.command.SAY_SECONDS", 0.0)
+    monkeypatch.setattr("elgo.cli.bench_progress.LINE_SECONDS", 0.0)
     small.tsplib(tmp_path / "data", ["eil51", "berlin52"])
-    done = elgo("bench", tmp_path / "data", "--rows", "nearest", "--folder", tmp_path / "out")
+    done = elgo("bench", tmp_path / "data", "--methods", "nearest", "--folder", tmp_path / "out")
     assert done.exit_code == 0
     assert "2/2, about 0 s left  nearest" in done.stderr
 
@@ -69,13 +69,13 @@ def test_wrong_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert fails("bench", "tsblib").startswith("elgo: tsblib: no such set or folder")
     assert fails("bench", "empty") == "elgo: empty: no problem files (.tsp, .vrp, .csv) in this folder"
     assert "empty: --data has no file of the set cvrplib-x" in fails("bench", "cvrplib-x", "--data", "empty")
-    assert "--rows has 'pyvrp'" in fails("bench", "tsplib", "--data", data, "--rows", "pyvrp")
-    missing = fails("bench", "tsplib", "--data", data, "--rows", "none.safetensors")
+    assert "--methods has 'pyvrp'" in fails("bench", "tsplib", "--data", data, "--methods", "pyvrp")
+    missing = fails("bench", "tsplib", "--data", data, "--methods", "none.safetensors")
     assert missing == "elgo: none.safetensors: no such weights file"
     monkeypatch.setitem(
-        PEERS, "lkh", PEERS["lkh"].__class__("lkh", ("tsp",), PEERS["lkh"].solve, True, "no_elkai", "elkai")
+        BASELINES, "lkh", BASELINES["lkh"].__class__("lkh", ("tsp",), BASELINES["lkh"].solve, True, "no_elkai", "elkai")
     )
-    assert "lkh: the peer needs elkai" in fails("bench", "tsplib", "--data", data, "--rows", "lkh@1")
+    assert "lkh: the baseline needs elkai" in fails("bench", "tsplib", "--data", data, "--methods", "lkh@1")
     (data / "optima.csv").write_text("name,optimum\neil51,abc\n")
     assert fails("bench", "tsplib", "--data", data).endswith(
         "optima.csv: cost of eil51 is 'abc', expected a whole number above 0"

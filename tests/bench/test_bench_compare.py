@@ -13,7 +13,7 @@ from elgo.bench.compare import compare, compare_table, signed_rank
 def folder(path: Path, costs: dict[str, list[float | None]]) -> str:
     path.mkdir()
     (path / "config.json").write_text(json.dumps(asdict(small.config(list(costs)))))
-    records = [small.record(row, f"i{k}", cost) for row, found in costs.items() for k, cost in enumerate(found)]
+    records = [small.record(method, f"i{k}", cost) for method, found in costs.items() for k, cost in enumerate(found)]
     (path / "results.jsonl").write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
     return str(path)
 
@@ -27,7 +27,7 @@ def test_regressions_are_flagged(tmp_path: Path) -> None:
         tmp_path / "b",
         {"same": usual, "worse": worse, "better": usual, "barely": barely, "failing": [None, *usual[1:]], "new": usual},
     )
-    pairs = {pair.row_a: pair for pair in compare(a, b)}
+    pairs = {pair.method_a: pair for pair in compare(a, b)}
     assert {name: pair.verdict for name, pair in pairs.items()} == {
         "same": "same",
         "worse": "WORSE",
@@ -44,22 +44,22 @@ def test_regressions_are_flagged(tmp_path: Path) -> None:
     assert "WORSE" in text
 
 
-def test_two_rows_of_one_run(tmp_path: Path) -> None:
-    a = folder(tmp_path / "a", {"policy:single": [103.0, 102.0], "policy": [101.0, None]})
-    (pair,) = compare(f"{a}:policy:single", f"{a}:policy")
-    assert (pair.row_a, pair.row_b, pair.count, pair.lost) == ("policy:single", "policy", 1, 1)
+def test_two_methods_of_one_run(tmp_path: Path) -> None:
+    a = folder(tmp_path / "a", {"elg:single": [103.0, 102.0], "elg": [101.0, None]})
+    (pair,) = compare(f"{a}:elg:single", f"{a}:elg")
+    assert (pair.method_a, pair.method_b, pair.count, pair.lost) == ("elg:single", "elg", 1, 1)
 
 
 def test_what_cannot_be_compared(tmp_path: Path) -> None:
     a = folder(tmp_path / "a", {"x": [1.0], "z": [None]})
     b = folder(tmp_path / "b", {"y": [1.0]})
-    with pytest.raises(ValueError, match=r"b: has no row in common with .*a \(x, z\)"):
+    with pytest.raises(ValueError, match=r"b: has no method in common with .*a \(x, z\)"):
         compare(a, b)
-    with pytest.raises(ValueError, match=r"a: has no row 'w'; there are x, z"):
+    with pytest.raises(ValueError, match=r"a: has no method 'w'; there are x, z"):
         compare(f"{a}:w", f"{b}:y")
-    with pytest.raises(ValueError, match="name a row on both sides"):
+    with pytest.raises(ValueError, match="name a method on both sides"):
         compare(f"{a}:x", b)
-    with pytest.raises(ValueError, match="rows 'z' and 'y' have no solved instance in common"):
+    with pytest.raises(ValueError, match="methods 'z' and 'y' have no solved instance in common"):
         compare(f"{a}:z", f"{b}:y")
     with pytest.raises(ValueError, match="is not the folder of a benchmark"):
         compare(a, str(tmp_path / "nowhere"))

@@ -1,4 +1,4 @@
-"""Rows: their syntax, and that a policy's row is what `elgo.solve` gives."""
+"""Methods: their syntax, and that a model's answers are those of `elgo.solve`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,95 +6,114 @@ from pathlib import Path
 import pytest
 import small
 
-from elgo.bench.baselines import PEERS, Peer
-from elgo.bench.methods import Options, Row, check, fingerprint, parse_limits, parse_row, parse_rows, run_row
+from elgo.bench.baselines import BASELINES, Baseline
+from elgo.bench.methods import (
+    Method,
+    Options,
+    check,
+    fingerprint,
+    parse_limits,
+    parse_method,
+    parse_methods,
+    run_method,
+)
 from elgo.problem.instance import Instance
+from elgo.problem.task import ProblemName
 
 
 @pytest.mark.parametrize(
-    ("text", "row"),
+    ("text", "method"),
     [
-        ("policy", Row("policy")),
-        ("policy:x8", Row("policy")),
-        ("policy:single", Row("policy:single", starts=1, symmetries=1)),
-        ("policy:starts", Row("policy:starts", symmetries=1)),
-        ("policy:16x2", Row("policy:16x2", starts=16, symmetries=2)),
-        ("runs/a/best.safetensors", Row("a", weights=Path("runs/a/best.safetensors"))),
-        ("w.safetensors:single", Row("w:single", weights=Path("w.safetensors"), starts=1, symmetries=1)),
-        ("mine=runs/a/w.safetensors", Row("mine", weights=Path("runs/a/w.safetensors"))),
-        ("pyvrp@5", Row("pyvrp@5", peer="pyvrp", seconds=5.0)),
-        ("hgs@0.50", Row("hgs@0.5", peer="hgs", seconds=0.5)),
-        ("savings", Row("savings", peer="savings")),
+        ("elg", Method("elg", model="elg")),
+        ("elg:x8", Method("elg", model="elg")),
+        ("elg:single", Method("elg:single", model="elg", starts=1, symmetries=1)),
+        ("elg:starts", Method("elg:starts", model="elg", symmetries=1)),
+        ("elg:16x2", Method("elg:16x2", model="elg", starts=16, symmetries=2)),
+        ("runs/a/best.safetensors", Method("a", model="runs/a/best.safetensors")),
+        ("w.safetensors:single", Method("w:single", model="w.safetensors", starts=1, symmetries=1)),
+        ("mine=runs@a/w.safetensors", Method("mine", model="runs@a/w.safetensors")),
+        ("search@5", Method("search@5", seconds=5.0)),
+        ("pyvrp@5", Method("pyvrp@5", baseline="pyvrp", seconds=5.0)),
+        ("hgs@0.50", Method("hgs@0.5", baseline="hgs", seconds=0.5)),
+        ("savings", Method("savings", baseline="savings")),
     ],
 )
-def test_a_row(text: str, row: Row) -> None:
-    assert parse_row(text) == row
+def test_a_method(text: str, method: Method) -> None:
+    assert parse_method(text) == method
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("pyvrq@5", "--rows has 'pyvrq@5'; there are policy, FILE.safetensors, nearest"),
-        ("pyvrp", "'pyvrp', which searches as long as it is told: write pyvrp@5"),
+        ("pyvrq@5", "--methods has 'pyvrq@5'; there are elg, .*FILE.safetensors, search@SECONDS, nearest"),
+        ("policy", "--methods has 'policy'; there are elg"),
+        ("pyvrp", "'pyvrp', which needs a time limit: write pyvrp@5"),
+        ("search", "'search', which needs a time limit: write search@5"),
         ("savings@5", "'savings@5', but savings does not search"),
-        ("pyvrp@fast", "--rows has 'fast', which is no number of seconds"),
-        ("pyvrp@0", "--rows has '0', which is no number of seconds"),
-        ("policy:single@5", "'policy:single@5': with a time limit, the rollouts are as many as fit into it"),
-        ("policy:double", "'policy:double'; behind the colon stands single, starts, x8 or STARTSxSYMMETRIES"),
-        ("policy:0x8", "'policy:0x8'; behind the colon"),
+        ("pyvrp@fast", "--methods has 'fast', which is not a number of seconds"),
+        ("pyvrp@0", "--methods has '0', which is not a number of seconds"),
+        ("elg@5", "'elg@5', but a model takes no time limit"),
+        ("elg:double", "'elg:double'; a colon is followed by single, starts, x8 or STARTSxSYMMETRIES"),
+        ("elg:0x8", "'elg:0x8'; a colon is followed by"),
+        ("elg:", "'elg:'; a colon is followed by"),
     ],
 )
-def test_a_wrong_row(text: str, complaint: str) -> None:
+def test_a_wrong_method(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        parse_row(text)
+        parse_method(text)
 
 
-def test_peers_at_every_limit() -> None:
-    found = parse_rows("policy", "all", parse_limits("5,1"), ["cvrp"])
-    names = [row.name for row in found]
-    assert names[:4] == ["policy", "nearest", "insertion", "savings"]
+def test_baselines_at_every_limit() -> None:
+    found = parse_methods("elg", "all", parse_limits("5,1"), ["cvrp"])
+    names = [method.name for method in found]
+    assert names[:4] == ["elg", "nearest", "insertion", "savings"]
     assert names[4:8] == ["pyvrp@1", "pyvrp@5", "hgs@1", "hgs@5"]
     assert not any(name.startswith(("lkh", "fast_tsp")) for name in names)
-    assert [row.name for row in parse_rows("", "fast_tsp", [1.0])] == ["fast_tsp@1"]
-    assert [row.name for row in parse_rows("policy:single, policy")] == ["policy:single", "policy"]
-    assert {row.family for row in found[4:6]} == {"pyvrp"}
-    assert parse_row("policy:single").family == "policy"
+    assert [method.name for method in parse_methods("", "fast_tsp", [1.0])] == ["fast_tsp@1"]
+    assert [method.name for method in parse_methods("elg:single, elg")] == ["elg:single", "elg"]
+    assert {method.family for method in found[4:6]} == {"pyvrp"}
+    assert parse_method("elg:single").family == "elg"
+    assert parse_method("search@5").family == "search"
 
 
-def test_wrong_lists_of_rows() -> None:
-    with pytest.raises(ValueError, match="--rows has 'policy' twice"):
-        parse_rows("policy,policy:x8")
+def test_wrong_lists_of_methods() -> None:
+    with pytest.raises(ValueError, match="--methods has 'elg' twice"):
+        parse_methods("elg,elg:x8")
     with pytest.raises(ValueError, match="there is nothing to run"):
-        parse_rows("")
-    with pytest.raises(ValueError, match="--peers has 'gurobi'; there are nearest"):
-        parse_rows("policy", "gurobi")
-    with pytest.raises(
-        ValueError, match="--peers has 'pyvrp', which searches as long as it is told: give --time-limits"
-    ):
-        parse_rows("policy", "pyvrp")
-    with pytest.raises(ValueError, match="--time-limits has 'x', which is no number of seconds"):
+        parse_methods("")
+    with pytest.raises(ValueError, match="--baselines has 'gurobi'; there are nearest"):
+        parse_methods("elg", "gurobi")
+    with pytest.raises(ValueError, match="--baselines has 'pyvrp', which needs a time limit: give --time-limits"):
+        parse_methods("elg", "pyvrp")
+    with pytest.raises(ValueError, match="--time-limits has 'x', which is not a number of seconds"):
         parse_limits("1,x")
 
 
+def test_search_is_the_solver_with_a_time_limit() -> None:
+    (answer,) = run_method(parse_method("search@0.2"), [small.instance("cvrp")], Options())
+    assert answer.solution is not None
+    assert answer.error == ""
+
+
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_a_policy_in_batches_gives_what_solve_gives(problem: str, weights: Callable[[str], Path]) -> None:
+def test_a_model_in_batches_gives_what_solve_gives(problem: str, weights: Callable[[str], Path]) -> None:
     from elgo.solve.solver import SolveConfig, solve
 
     instances = [small.instance(problem, 14, seed, f"i{seed}") for seed in range(3)]
-    row = parse_row(f"{weights(problem)}:5x2")
-    answers = run_row(row, instances, Options(seed=3))
+    method = parse_method(f"{weights(problem)}:5x2")
+    answers = run_method(method, instances, Options(seed=3))
     config = SolveConfig(starts=5, symmetries=2, seed=3, threads=1, weights=weights(problem), policy_only=True)
     assert [answer.solution.cost for answer in answers if answer.solution] == [
         solve(it, config).cost for it in instances
     ]
     assert all(answer.seconds > 0 for answer in answers)
-    other = "cvrp" if problem == "tsp" else "tsp"
-    assert not row.takes(other)
-    with pytest.raises(ValueError, match=f"the weights cannot solve a {other.upper()}"):
-        check([row], [other])
+    other: ProblemName = "cvrp" if problem == "tsp" else "tsp"
+    assert not method.supports(other)
+    with pytest.raises(ValueError, match=f"cannot solve a {other.upper()}"):
+        check([method], [other])
 
 
-def test_what_goes_wrong_in_a_peer_is_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_baseline_is_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(it: Instance, budget: object) -> None:
         raise RuntimeError("out of\nluck")
 
@@ -103,14 +122,16 @@ def test_what_goes_wrong_in_a_peer_is_its_fault(monkeypatch: pytest.MonkeyPatch)
         "nothing": (lambda it, budget: None, "found no feasible solution"),
         "short": (lambda it, budget: [[0, 1]], "infeasible: missing nodes: 2, 3"),
     }
-    for name, (solve, fault) in answers.items():
-        monkeypatch.setitem(PEERS, name, Peer(name, ("tsp",), solve, False))  # type: ignore[arg-type]
-        (answer,) = run_row(Row(name, peer=name), [small.instance("tsp")], Options())
+    for name, (solve, error) in answers.items():
+        monkeypatch.setitem(BASELINES, name, Baseline(name, ("tsp",), solve, False))
+        (answer,) = run_method(Method(name, baseline=name), [small.instance("tsp")], Options())
         assert answer.solution is None
-        assert answer.fault.startswith(fault)
+        assert answer.error.startswith(error)
 
 
 def test_weights_decide_the_fingerprint(weights: Callable[[str], Path]) -> None:
-    one, other = (fingerprint(parse_row(str(weights(problem))), []) for problem in ("tsp", "cvrp"))
+    problems: list[ProblemName] = ["tsp", "cvrp"]
+    one, other = (fingerprint(parse_method(str(weights(problem))), [problem]) for problem in problems)
     assert one != other
-    assert len(fingerprint(parse_row("policy"), ["tsp"])) == 16
+    assert len(fingerprint(parse_method("elg"), problems)) == 16
+    assert fingerprint(parse_method("search@1"), problems) == ""

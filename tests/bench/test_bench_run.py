@@ -12,30 +12,30 @@ import pytest
 import small
 
 from elgo.bench.command import Forecast, bench, duration
-from elgo.bench.methods import Options, Row, parse_rows
-from elgo.bench.run import BenchFolder, Record, describe, jobs, read_bench, read_records
+from elgo.bench.methods import Method, Options, parse_methods
+from elgo.bench.run import BenchFolder, describe, make_batches, read_config, read_records
 from elgo.bench.sets import BenchSet, Entry, Selection, load_set
 from elgo.problem.files import write_instance
 
 ROOT = Path(__file__).parents[2]
-ROWS = "nearest,insertion"
+METHODS = "nearest,insertion"
 KILLED = """
 import os, sys
 from pathlib import Path
 from elgo.bench import command
 from elgo.bench import run
-from elgo.bench.methods import Options, parse_rows
+from elgo.bench.methods import Options, parse_methods
 from elgo.bench.sets import load_set
 
 add = run.BenchFolder.add
 def cut_short(folder, records):
     if len(folder.records) == 5:
-        folder.file.write('{"row": "nearest", "inst')
+        folder.file.write('{"method": "nearest", "inst')
         folder.file.flush()
         os.kill(os.getpid(), 9)
     return add(folder, records)
 run.BenchFolder.add = cut_short
-command.bench(load_set(sys.argv[1]), parse_rows(sys.argv[2]), Options(), Path(sys.argv[3]), quiet=True)
+command.bench(load_set(sys.argv[1]), parse_methods(sys.argv[2]), Options(), Path(sys.argv[3]))
 """
 
 
@@ -56,59 +56,59 @@ def table(path: Path) -> list[dict[str, str]]:
         return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(file)]
 
 
-def run(found: BenchSet, rows: str | list[Row], path: Path, options: Options | None = None) -> None:
-    bench(found, parse_rows(rows) if isinstance(rows, str) else rows, options or Options(), path, quiet=True)
+def run(found: BenchSet, methods: str | list[Method], path: Path, options: Options | None = None) -> None:
+    bench(found, parse_methods(methods) if isinstance(methods, str) else methods, options or Options(), path)
 
 
 def test_what_a_run_leaves(files: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run(load_set(str(files)), ROWS + ",savings", out)
+    run(load_set(str(files)), METHODS + ",savings", out)
     left = {file.name for file in out.iterdir()}
     assert {"config.json", "results.jsonl", "results.csv", "tables.txt", "tables.md", "report.html"} <= left
     assert {"gap-time.png", "gap-size.png", "scatter.png"} <= left
     rows = table(out)
     assert len(rows) == 8 + 8 + 4  # savings are for CVRP only
     assert [row["instance"] for row in rows[:8]] == ["t0", "t1", "t2", "t3", "v0", "v1", "v2", "v3"]
-    assert [row["row"] for row in rows] == ["nearest"] * 8 + ["insertion"] * 8 + ["savings"] * 4
-    assert all(float(row["cost"]) > 0 and row["fault"] == "" for row in rows)
+    assert [row["method"] for row in rows] == ["nearest"] * 8 + ["insertion"] * 8 + ["savings"] * 4
+    assert all(float(row["cost"]) > 0 and row["error"] == "" for row in rows)
     config = json.loads((out / "config.json").read_text())
-    assert config["rows"] == ["nearest", "insertion", "savings"]
+    assert config["methods"] == ["nearest", "insertion", "savings"]
     assert {"elgo", "python", "torch"} <= set(config["versions"])
     assert set(config["machine"]) == {"processor", "cores", "system"}
 
 
 def test_kill_9_in_the_middle(files: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command = [sys.executable, "-c", KILLED, str(files), ROWS, str(killed)]
+    command = [sys.executable, "-c", KILLED, str(files), METHODS, str(killed)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert len(list(read_records(killed))) == 5
     assert not (killed / "results.jsonl").read_text().endswith("\n")
     found = load_set(str(files))
-    run(found, ROWS, killed)
-    run(found, ROWS, whole)
+    run(found, METHODS, killed)
+    run(found, METHODS, whole)
     assert table(killed) == table(whole)
     assert all(json.loads(line) for line in (killed / "results.jsonl").read_text().splitlines())
 
 
 def test_a_batch_that_was_cut_short_is_completed(weights: Callable[[str], Path], tmp_path: Path) -> None:
     entries = load_set("uniform", selection=Selection("tsp", limit=6))
-    rows = parse_rows(f"w={weights('tsp')}:2x2")
-    run(entries, rows, tmp_path / "whole")
-    run(entries, rows, tmp_path / "cut")
+    methods = parse_methods(f"w={weights('tsp')}:2x2")
+    run(entries, methods, tmp_path / "whole")
+    run(entries, methods, tmp_path / "cut")
     file = tmp_path / "cut" / "results.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[:2]) + lines[2][:20])
-    run(entries, rows, tmp_path / "cut")
+    run(entries, methods, tmp_path / "cut")
     assert table(tmp_path / "cut") == table(tmp_path / "whole")
 
 
 def test_a_finished_run_is_not_run_again(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = load_set(str(files))
-    run(found, ROWS, tmp_path / "out")
+    run(found, METHODS, tmp_path / "out")
     before = (tmp_path / "out" / "results.jsonl").read_text()
-    monkeypatch.setattr("elgo.bench.run.run_row", lambda *args: pytest.fail("nothing is left to do"))
-    run(found, ROWS, tmp_path / "out")
+    monkeypatch.setattr("elgo.bench.run.run_method", lambda *args: pytest.fail("nothing is left to do"))
+    run(found, METHODS, tmp_path / "out")
     assert (tmp_path / "out" / "results.jsonl").read_text() == before
 
 
@@ -116,7 +116,7 @@ def test_another_benchmark_needs_another_folder(files: Path, tmp_path: Path) -> 
     out = tmp_path / "out"
     run(load_set(str(files)), "nearest", out)
     with pytest.raises(
-        ValueError, match=r'config.json: rows is \["nearest"\], now it would be \["insertion"\]: .*new --folder'
+        ValueError, match=r'config.json: methods is \["nearest"\], now it would be \["insertion"\]: .*new --folder'
     ):
         run(load_set(str(files)), "insertion", out)
     with pytest.raises(ValueError, match=r"config.json: options is .*name a new --folder"):
@@ -129,25 +129,25 @@ def test_another_benchmark_needs_another_folder(files: Path, tmp_path: Path) -> 
 
 
 def test_two_processes_do_not_share_a_folder(files: Path, tmp_path: Path) -> None:
-    found, rows = load_set(str(files)), parse_rows("nearest")
-    first = BenchFolder(tmp_path / "out", describe(found, rows, Options()))
+    found, methods = load_set(str(files)), parse_methods("nearest")
+    first = BenchFolder(tmp_path / "out", describe(found, methods, Options()))
     with pytest.raises(ValueError, match="another process is running this benchmark"):
-        BenchFolder(tmp_path / "out", describe(found, rows, Options()))
+        BenchFolder(tmp_path / "out", describe(found, methods, Options()))
     first.close()
-    BenchFolder(tmp_path / "out", describe(found, rows, Options())).close()
+    BenchFolder(tmp_path / "out", describe(found, methods, Options())).close()
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not the folder of a benchmark \(it has no config.json\)"):
-        read_bench(tmp_path)
+        read_config(tmp_path)
     (tmp_path / "config.json").write_text('{"set": "tsplib"}')
     with pytest.raises(ValueError, match=r"config.json: not the config of a benchmark"):
-        read_bench(tmp_path)
+        read_config(tmp_path)
 
 
-def test_all_rows_meet_an_instance_before_the_next_one(files: Path) -> None:
-    found = jobs(load_set(str(files)), parse_rows(ROWS))
-    assert [(job.row.name, job.entries[0].instance.name) for job in found[:4]] == [
+def test_all_methods_meet_an_instance_before_the_next_one(files: Path) -> None:
+    found = make_batches(load_set(str(files)), parse_methods(METHODS))
+    assert [(batch.method.name, batch.entries[0].instance.name) for batch in found[:4]] == [
         ("nearest", "t0"),
         ("insertion", "t0"),
         ("nearest", "t1"),
@@ -156,19 +156,15 @@ def test_all_rows_meet_an_instance_before_the_next_one(files: Path) -> None:
 
 
 def test_forecast() -> None:
-    entries = tuple(Entry("g", small.instance("tsp", n, name=f"t{n}")) for n in (10, 20, 20))
-    todo = jobs(BenchSet("s", "s", entries, ("g",)), [Row("policy"), Row("pyvrp@3", peer="pyvrp", seconds=3.0)])
-    forecast = Forecast(todo, [])
+    entries = tuple(Entry("g", small.instance("tsp", n, name=name)) for name, n in (("a", 10), ("b", 20), ("c", 20)))
+    batches = make_batches(BenchSet("s", "s", entries, ("g",)), parse_methods("elg,pyvrp@3"))
+    forecast = Forecast(batches, [])
     assert forecast.remaining() is None
     assert forecast.line() == "0/6"
-    forecast.add([record_of("policy", 10, 1.0)])
+    forecast.add([small.record("elg", "a", 100.0, seconds=1.0)])
     assert forecast.remaining() == pytest.approx(8 + 9)  # 20 nodes take four times as long as 10; three limits of 3 s
-    forecast.add([record_of("pyvrp@3", 10, 4.0)])
+    forecast.add([small.record("pyvrp@3", "a", 100.0, seconds=4.0)])
     assert forecast.remaining() == pytest.approx(8 + 8)
-    assert forecast.share() == pytest.approx(5 / 21)
+    assert forecast.fraction() == pytest.approx(5 / 21)
     assert forecast.line() == "2/6, about 16 s left"
     assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]
-
-
-def record_of(row: str, nodes: int, seconds: float) -> Record:
-    return small.record(row, f"t{nodes}", 100.0, nodes=nodes, seconds=seconds)

@@ -112,7 +112,7 @@ def test_selections(tmp_path: Path) -> None:
     ]
     assert names(load_set(folder, selection=Selection(problem="tsp"))) == ["t"]
     assert names(load_set(folder, selection=Selection(limit=1))) == ["X-n1001-k43"]
-    with pytest.raises(ValueError, match="--instances has 'X-n7', which fits none of 4 names"):
+    with pytest.raises(ValueError, match="--instances has 'X-n7', which matches none of 4 names"):
         load_set(folder, selection=Selection(instances="other,X-n7"))
     with pytest.raises(ValueError, match="--problem is 'vrp', must be tsp or cvrp"):
         Selection(problem="vrp")

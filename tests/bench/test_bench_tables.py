@@ -1,4 +1,4 @@
-"""Tables by hand: means, marks and remarks."""
+"""Tables by hand: means, marks and notes."""
 
 import small
 
@@ -8,20 +8,20 @@ from elgo.bench.tables import Table, instance_table, main_table, reference_gaps
 
 BIG = {"group": "200-1002", "nodes": 500}
 RECORDS = [
-    small.record("policy", "a", 101.0, seconds=1.0),
-    small.record("policy", "b", 103.0, seconds=1.0),
-    small.record("policy", "c", 110.0, seconds=4.0, **BIG),
+    small.record("elg", "a", 101.0, seconds=1.0),
+    small.record("elg", "b", 103.0, seconds=1.0),
+    small.record("elg", "c", 110.0, seconds=4.0, **BIG),
     small.record("lkh@1", "a", 100.0),
-    small.record("lkh@1", "b", None, fault="found no feasible solution"),
+    small.record("lkh@1", "b", None, error="found no feasible solution"),
     small.record("lkh@1", "c", 101.0, seconds=5.5, **BIG),
 ]
 
 
 def test_the_papers_layout() -> None:
-    bench = small.config(["policy", "lkh@1"], limits={"lkh@1": 1.0})
-    table = main_table(bench, RECORDS)
+    config = small.config(["elg", "lkh@1"], limits={"lkh@1": 1.0})
+    table = main_table(config, RECORDS)
     assert table.header == ("", "<=200", "200-1002", "all", "seconds", "failed")
-    assert table.rows[0] == ("policy", "2.00", "10.00", "4.67", "2.00", "0")
+    assert table.rows[0] == ("elg", "2.00", "10.00", "4.67", "2.00", "0")
     assert table.rows[1] == ("lkh@1", "0.00", "1.00", "0.50", "2.17", "1")
     assert table.rows[2] == ("POMO (published)", "3.07", "13.35", "7.45", "-", "-")
     assert ("ELG (published)", "1.12", "5.90", "3.08", "-", "-") in table.rows
@@ -30,31 +30,36 @@ def test_the_papers_layout() -> None:
     assert "lkh@1 took longer than its limit: 2.17 s on average, at most 5.50 s" in notes
     assert "lkh@1 failed on 1, first on b: found no feasible solution" in notes
     assert "tsp225" in notes
-    assert len(main_table(bench, RECORDS, with_published=False).rows) == 2
+    assert len(main_table(config, RECORDS, with_published=False).rows) == 2
 
 
 def test_a_part_of_a_set_says_so() -> None:
-    bench = small.config(["policy"], full={"<=200": 29, "200-1002": 20})
-    notes = main_table(bench, RECORDS[:2]).notes
+    config = small.config(["elg"], full={"<=200": 29, "200-1002": 20})
+    notes = main_table(config, RECORDS[:2]).notes
     assert any("a part of the set (2 of 29, 1 of 20); published figures are for all of it" in note for note in notes)
 
 
-def test_an_unfinished_row_says_so() -> None:
-    bench = small.config(["policy", "lkh@1"])
-    assert [row[0] for row in main_table(bench, RECORDS[:1], False).rows] == ["policy (1 of 2)", "lkh@1 (0 of 3)"]
+def test_an_unfinished_method_says_so() -> None:
+    config = small.config(["elg", "lkh@1"])
+    assert [row[0] for row in main_table(config, RECORDS[:1], False).rows] == ["elg (1 of 2)", "lkh@1 (0 of 3)"]
 
 
 def test_gaps_to_the_literatures_means() -> None:
     found = load_set("uniform", selection=Selection("tsp", limit=1))
-    bench = small.config(
-        ["policy"], set="uniform", instances={"TSP100": 2}, means=dict(found.means), full=dict(found.full), total=False
+    config = small.config(
+        ["elg"],
+        set="uniform",
+        instances={"TSP100": 2},
+        mean_costs=dict(found.mean_costs),
+        full=dict(found.full),
+        total=False,
     )
     records = [
-        small.record("policy", name, cost, group="TSP100", best_known=None) for name, cost in (("a", 7.8), ("b", 8.0))
+        small.record("elg", name, cost, group="TSP100", best_known=None) for name, cost in (("a", 7.8), ("b", 8.0))
     ]
-    table = main_table(bench, records)
+    table = main_table(config, records)
     assert table.header == ("", "TSP100 cost", "TSP100 gap", "seconds")
-    assert table.rows[0][:3] == ("policy", "7.9000", "1.74")
+    assert table.rows[0][:3] == ("elg", "7.9000", "1.74")
     assert ("ELG (published)", "-", "0.22", "-") in table.rows
 
 
@@ -64,16 +69,16 @@ def test_gaps_to_the_best_of_the_run() -> None:
         small.record("y", "a", 11.0, best_known=None),
         small.record("x", "b", 10.0, best_known=None),
     ]
-    gaps, borrowed = reference_gaps(small.config(["x", "y"]), records)
-    assert borrowed
+    gaps, uses_best_of_run = reference_gaps(small.config(["x", "y"]), records)
+    assert uses_best_of_run
     assert gaps == {("x", "a"): 0.0, ("y", "a"): 10.000000000000009}
-    assert any("best of this run" in note for note in main_table(small.config(["x", "y"]), records).notes)
-    assert not reference_gaps(small.config(["policy"]), RECORDS)[1]
+    assert any("best cost of this run" in note for note in main_table(small.config(["x", "y"]), records).notes)
+    assert not reference_gaps(small.config(["elg"]), RECORDS)[1]
 
 
 def test_every_instance() -> None:
-    table = instance_table(small.config(["policy", "lkh@1"]), RECORDS)
-    assert table.header == ("", "N", "best known", "policy", "lkh@1")
+    table = instance_table(small.config(["elg", "lkh@1"]), RECORDS)
+    assert table.header == ("", "N", "best known", "elg", "lkh@1")
     assert table.rows == (
         ("a", "50", "100", "1.00", "0.00"),
         ("b", "50", "100", "3.00", "failed"),

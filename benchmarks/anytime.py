@@ -1,16 +1,15 @@
-"""The anytime solver against its peers, and what its parts contribute.
+"""Measure the search against baselines under time limits, and the effect of its start.
 
-    python benchmarks/anytime.py x        ten instances of Set-X at 1, 5 and 20 s, three seeds, two threads, all peers
-    python benchmarks/anytime.py xxl      Leuven and Antwerp at 60 s beside PyVRP
-    python benchmarks/anytime.py tsplib   49 instances of TSPLIB at 5 s
-    python benchmarks/anytime.py large    a random TSP of 20,000 nodes in 60 s: cost and peak memory
-    python benchmarks/anytime.py limits   200 random sizes and limits: the worst overshoot
+    python benchmarks/anytime.py x        ten instances of Set-X at 1, 5 and 20 s, beside all baselines
+    python benchmarks/anytime.py xxl      Leuven and Antwerp at 60 s, beside PyVRP
+    python benchmarks/anytime.py tsplib   the 49 instances of TSPLIB at 5 s
+    python benchmarks/anytime.py large    a random TSP of 20,000 nodes at 60 s: cost and peak memory
+    python benchmarks/anytime.py limits   200 random sizes and time limits: the largest overshoot
     python benchmarks/anytime.py starts   the same search from different starts, in the same total time
 
-Options: --data FOLDER (benchmark files, default $ELGO_DATA), --folder FOLDER (results, default bench/anytime; a run that
-was stopped goes on), --seeds 3, --threads 2, --limits 1,5,20, --who elgo,hgs (only these; who was run before is not run
-again). Gaps are percent above the best-known cost. What has a time limit is given all of it, threads included, where it
-can use them.
+Options: --data FOLDER (benchmark files, default $ELGO_DATA), --folder FOLDER (results, default bench/anytime; an
+interrupted run continues), --seeds 3, --threads 2, --limits 1,5 (seconds instead of those above), --solvers elgo,hgs
+(only these). Gaps are percent above the best-known cost. All solvers get the same wall-clock time and threads.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ from statistics import fmean
 import numpy as np
 
 from elgo.bench.command import bench
-from elgo.bench.methods import Options, parse_limits, parse_rows
+from elgo.bench.methods import Options, parse_limits, parse_methods
 from elgo.bench.run import read_records
 from elgo.bench.sets import Selection, load_set
 from elgo.bench.tables import Table
+from elgo.cli.bench_progress import bench_progress
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
@@ -42,35 +42,30 @@ from elgo.search.jit_warm_up import jit_warm_up
 from elgo.search.savings import savings
 from elgo.solve.solver import solve
 
-POLICY_STARTS = 8
+ROLLOUTS = 8
 XXL = "Leuven1,Leuven2,Antwerp1,Antwerp2"
 
 
-def compare(args: argparse.Namespace, name: str, instances: str | None, who: str, limits: Sequence[float]) -> None:
-    """Run a benchmark once per contestant and seed, each in its own folder, and print mean gaps by size."""
+def compare(args: argparse.Namespace, name: str, instances: str | None, solvers: str) -> None:
+    """Run a benchmark once per solver and seed, each in its own folder, and print mean gaps by size."""
     found = []
-    at = ",".join(f"policy@{limit:g}" for limit in limits)
-    for contestant, seed in itertools.product((args.who or who).split(","), range(args.seeds)):
-        bench_set = load_set(name, args.data, Selection(None, instances, None))
-        problems = {entry.instance.problem for entry in bench_set.entries}
-        folder = args.folder / f"{bench_set.name}-{contestant}-{seed}"
-        rows, peers = (at, "") if contestant == "elgo" else ("", contestant)
-        bench(
-            bench_set,
-            parse_rows(rows, peers, limits, problems),
-            Options(seed, args.threads),
-            folder,
-            with_published=False,
-        )
+    search = ",".join(f"search@{limit:g}" for limit in args.limits)
+    bench_set = load_set(name, args.data, Selection(None, instances, None))
+    problems = {entry.instance.problem for entry in bench_set.entries}
+    for solver, seed in itertools.product((args.solvers or solvers).split(","), range(args.seeds)):
+        folder = args.folder / f"{bench_set.name}-{solver}-{seed}"
+        chosen, baselines = (search, "") if solver == "elgo" else ("", solver)
+        methods = parse_methods(chosen, baselines, args.limits, problems)
+        with bench_progress(quiet=False) as show:
+            bench(bench_set, methods, Options(seed, args.threads), folder, show, with_published=False)
         found += list(read_records(folder))
-    names = list(dict.fromkeys(record.row for record in found))
     classes = (("all", 0, math.inf), (f"N < {LARGE}", 0, LARGE), (f"N >= {LARGE}", LARGE, math.inf))
     lines = []
-    for row in names:
-        own = [record for record in found if record.row == row]
+    for method in dict.fromkeys(record.method for record in found):
+        own = [record for record in found if record.method == method]
         cells = [mean([r.gap for r in own if low <= r.nodes < high]) for _, low, high in classes]
         worst = max(record.seconds for record in own)
-        lines.append((row, *cells, str(sum(record.cost is None for record in own)), f"{worst:.2f}"))
+        lines.append((method, *cells, str(sum(record.cost is None for record in own)), f"{worst:.2f}"))
     header = ("", *(label for label, _, _ in classes), "failed", "longest s")
     title = f"{name}: mean gap % of {args.seeds} seeds, {args.threads} threads"
     print(Table(title, header, tuple(lines)).text())
@@ -82,17 +77,21 @@ def mean(gaps: Sequence[float | None]) -> str:
 
 
 def large(args: argparse.Namespace) -> None:
-    """A TSP of 20,000 uniform points, against what its optimum is known to be near."""
+    """A TSP of 20,000 uniform points; costs against the estimate 0.7124 sqrt(N A) of the optimum."""
     nodes, side = 20_000, 1_000_000
     points = np.random.default_rng(0).integers(0, side, (nodes, 2))
-    jit_warm_up("tsp")
-    begin = time.perf_counter()
-    result = solve(Instance("random-20000", points, Metric.EUC_2D), time_limit=60, threads=args.threads)
-    seconds = time.perf_counter() - begin
+    instance = Instance("random-20000", points, Metric.EUC_2D)
     estimate = 0.7124 * math.sqrt(nodes) * side
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"cost {result.cost:.0f}, {100 * (result.cost / estimate - 1):.2f} % above 0.7124 sqrt(N A)")
-    print(f"{seconds:.2f} s, {memory:.2f} GB at most, by {', '.join(dict.fromkeys(h.source for h in result.history))}")
+    jit_warm_up("tsp")
+    for limit, seed in itertools.product(args.limits, range(args.seeds)):
+        begin = time.perf_counter()
+        result = solve(instance, time_limit=limit, threads=args.threads, seed=seed)
+        seconds = time.perf_counter() - begin
+        above = 100 * (result.cost / estimate - 1)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(
+            f"seed {seed}: cost {result.cost:.0f}, {above:.2f} % above the estimate, {seconds:.2f} s, {memory:.2f} GB"
+        )
 
 
 def limits(args: argparse.Namespace) -> None:
@@ -116,32 +115,32 @@ def limits(args: argparse.Namespace) -> None:
     print(f"worst: {over:+.3f} s over {limit:.2f} s ({problem}, N = {nodes}); {sum(w[0] > 0 for w in worst)} too late")
 
 
-def by_policy(instance: Instance, threads: int) -> list[list[int]]:
-    """The policy's best of a few rollouts, however long they take."""
-    result = solve(instance, policy_only=True, starts=POLICY_STARTS, symmetries=1, threads=threads)
+def best_rollout(instance: Instance, threads: int) -> list[list[int]]:
+    """Return the model's best of a few rollouts, however long they take."""
+    result = solve(instance, policy_only=True, starts=ROLLOUTS, symmetries=1, threads=threads)
     return [list(route) for route in result.solution.routes]
 
 
-def by_chance(instance: Instance, threads: int) -> list[list[int]]:
-    """Customers in random order, a new route whenever the next one does not fit."""
+def random_routes(instance: Instance, threads: int) -> list[list[int]]:
+    """Return the customers in random order, with a new route whenever the next one does not fit."""
     demand, capacity = instance.units()
     routes: list[list[int]] = [[]]
-    room = capacity
+    free = capacity
     for node in (1 + np.random.default_rng(0).permutation(instance.customers)).tolist():
-        if demand[node] > room:
+        if demand[node] > free:
             routes.append([])
-            room = capacity
+            free = capacity
         routes[-1].append(node)
-        room -= int(demand[node])
+        free -= int(demand[node])
     return routes
 
 
 Start = Callable[[Instance, int], list[list[int]]]
 STARTS: dict[str, Start] = {
-    "policy": by_policy,
+    "elg": best_rollout,
     "savings": lambda instance, threads: savings(instance),
     "nearest neighbour": lambda instance, threads: nearest_neighbour(instance),
-    "random": by_chance,
+    "random": random_routes,
 }
 
 
@@ -149,7 +148,7 @@ def starts(args: argparse.Namespace) -> None:
     """Generated instances like Set-X; gaps are to the best cost of all starts and limits."""
     sizes = (100, 200, 500, 1000, 2000)
     jit_warm_up("cvrp")
-    by_policy(as_instance(generate(np.random.default_rng(0), "cvrp", 50, "set_x")), args.threads)
+    best_rollout(as_instance(generate(np.random.default_rng(0), "cvrp", 50, "set_x")), args.threads)
     found: dict[tuple[int, int, str, float], tuple[float, float]] = {}
     for size in sizes:
         for seed in range(args.seeds):
@@ -187,16 +186,17 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("bench/anytime"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--limits", type=parse_limits, default=[1.0, 5.0, 20.0])
+    parser.add_argument("--limits", type=parse_limits)
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--who", default="", help="only these of elgo, pyvrp, hgs, ortools, vroom")
+    parser.add_argument("--solvers", default="", help="only these of elgo, pyvrp, hgs, ortools, vroom")
     args = parser.parse_args()
+    args.limits = args.limits or {"xxl": [60.0], "tsplib": [5.0], "large": [60.0]}.get(args.what, [1.0, 5.0, 20.0])
     if args.what == "x":
-        compare(args, "cvrplib-x", "ten", "elgo,pyvrp,hgs,ortools,vroom", args.limits)
+        compare(args, "cvrplib-x", "ten", "elgo,pyvrp,hgs,ortools,vroom")
     elif args.what == "xxl":
-        compare(args, "cvrplib-xxl", XXL, "elgo,pyvrp", [60.0])
+        compare(args, "cvrplib-xxl", XXL, "elgo,pyvrp")
     elif args.what == "tsplib":
-        compare(args, "tsplib", None, "elgo", [5.0])
+        compare(args, "tsplib", None, "elgo")
     else:
         {"large": large, "limits": limits, "starts": starts}[args.what](args)
 

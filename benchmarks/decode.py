@@ -4,8 +4,8 @@
 
 The paper's network with random weights, unless --weights names others. One uniform instance per row, under the 8
 symmetries, one greedy rollout from each of its N nodes (CVRP: customers).
-(a) is benchmarks/baseline.py, which says what it does at each step; (b) is elgo.decode.rollout.decode. Both include encoding
-and take the best of --repeat runs. Each runs in a process of its own, so that peak memory is its own.
+(a) is benchmarks/baseline.py, which says what it does at each step; (b) is elgo's decoder. Both include encoding and
+take the best of --repeat runs. Each runs in a process of its own, so that peak memory is its own.
 
 Beyond --full nodes (a) is timed on its first --steps steps and scaled to all of them: a step of (a) costs the same
 from first to last, because it looks at all N nodes every time. Where (a) runs in full, the column "timed on" also has

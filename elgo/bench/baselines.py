@@ -1,6 +1,6 @@
 """Baselines by name: the outside solvers of `elgo.solve.external`, which need the extra `elgo[bench]`, and heuristics.
 
-Answers are checked and costed by elgo.problem.solution. A time limit is wall-clock time from the Instance to the routes.
+Answers are checked and costed by elgo.problem.solution. A time limit is wall-clock time from instance to routes.
 """
 
 from __future__ import annotations

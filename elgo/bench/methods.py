@@ -264,16 +264,17 @@ def _search(method: Method, instance: Instance, options: Options) -> Answer:
 
 def _run_baseline(method: Method, instance: Instance, options: Options) -> Answer:
     """Return a baseline's answer; an exception inside it is its error and does not end the benchmark."""
-    budget = Budget(method.seconds, options.threads, options.seed)
+    begin = time.perf_counter()
     try:
+        budget = Budget(method.seconds, options.threads, options.seed)
         routes = BASELINES[method.baseline or ""].solve(instance, budget)
-        seconds = time.perf_counter() - budget.begin
+        seconds = time.perf_counter() - begin
         if routes is None:
             return Answer(None, "found no feasible solution", seconds)
         return _checked(Solution(instance, tuple(tuple(route) for route in routes)), seconds)
     except Exception as error:
         reason = " ".join(str(error).split()) or "no reason given"
-        return Answer(None, f"{type(error).__name__}: {reason[:200]}", time.perf_counter() - budget.begin)
+        return Answer(None, f"{type(error).__name__}: {reason[:200]}", time.perf_counter() - begin)
 
 
 def _checked(solution: Solution, seconds: float) -> Answer:

@@ -36,7 +36,8 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from elgo.decode.rollout import Actions, DecodeConfig, decode
+from elgo.decode.decoder import DecodeConfig, decode
+from elgo.decode.types import Rollouts
 from elgo.model.checkpoint import load_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
@@ -148,10 +149,10 @@ def clock(work: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - begin, result
 
 
-def stack(actions: Sequence[Actions]) -> NDArray[np.int32]:
+def stack(rollouts: Sequence[Rollouts]) -> NDArray[np.int32]:
     """(8, N, T) of 8 times (N, T_i): shorter ones stay at the depot."""
-    width = max(part.shape[1] for part in actions)
-    return np.stack([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in actions])
+    width = max(part.shape[1] for part, _ in rollouts)
+    return np.stack([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part, _ in rollouts])
 
 
 def peak_memory() -> int:

@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from elgo.decode.rollout import DecodeConfig, keep_freed_memory
+from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
@@ -44,6 +44,7 @@ from elgo.problem.task import ProblemName, Task
 from elgo.train.config import TrainConfig
 from elgo.train.imitate import imitation_loss, make_lesson
 from elgo.train.labelling import Labelled, label
+from elgo.train.memory import keep_freed_memory
 from elgo.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
 
 SEED = 0

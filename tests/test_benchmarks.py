@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elgo.decode.rollout import DecodeConfig
-from elgo.decode.rollout import decode as decode_ours
+from elgo.decode.decoder import DecodeConfig
+from elgo.decode.decoder import decode as decode_ours
 from elgo.model.config import PolicyConfig
 from elgo.problem.task import ProblemName
 
@@ -24,7 +24,7 @@ import decode as benchmark
 def test_baseline_makes_the_same_tours(problem: ProblemName, size: int) -> None:
     policy = benchmark.make_policy(problem, None)
     tasks, starts = benchmark.make_tasks(problem, size)
-    ours = decode_ours(policy, tasks, [starts] * len(tasks), DecodeConfig(path="fast", threads=2))
+    ours = decode_ours(policy, tasks, [starts] * len(tasks), DecodeConfig(path="compiled", threads=2))
     np.testing.assert_array_equal(baseline.decode(policy, tasks, starts), benchmark.stack(ours))
 
 

@@ -241,15 +241,15 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
+    from elgo.decode.decoder import DecodeConfig, decode
     from elgo.decode.multistart import augmentations, best_solution
-    from elgo.decode.rollout import DecodeConfig, decode
 
     policy = load_model(method.model or "", instances[0].problem)
     plans = [augmentations(instance, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]
     starts = [nodes for _, own in plans for nodes in own]
     config = DecodeConfig(threads=options.threads, memory_gb=options.memory_gb)
-    rollouts = iter(decode(policy, tasks, starts, config))
+    rollouts = (own.actions for own in decode(policy, tasks, starts, config))
     return [best_solution(x, list(islice(rollouts, len(own)))) for x, (own, _) in zip(instances, plans, strict=True)]
 
 

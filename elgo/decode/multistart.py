@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from elgo.decode.rollout import Actions
 from elgo.decode.starts import choose_starts
+from elgo.decode.types import Actions
 from elgo.problem.augment import normalise, symmetry
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution

@@ -17,7 +17,7 @@ from elgo.search.giant_tour import NodeArray, Routes, to_giant_tour, to_routes
 from elgo.solve.deadline import Late, in_time
 
 if TYPE_CHECKING:
-    from elgo.decode.rollout import DecodeConfig
+    from elgo.decode.decoder import DecodeConfig
     from elgo.model.ensemble import Policy
     from elgo.search.data import SearchData
 
@@ -77,7 +77,7 @@ class SolveConfig:
         return self.time_limit or min(LONGEST, max(SHORTEST, PER_NODE * instance.size))
 
     def decoding(self) -> DecodeConfig:
-        from elgo.decode.rollout import DecodeConfig
+        from elgo.decode.decoder import DecodeConfig
 
         return DecodeConfig(threads=self.threads, memory_gb=self.memory_gb)
 
@@ -270,12 +270,13 @@ class _Run:
         return policy
 
     def _decode(self, policy: Policy) -> None:
+        from elgo.decode.decoder import decode
         from elgo.decode.multistart import augmentations, best_solution, with_few_routes
-        from elgo.decode.rollout import decode
 
         begin = time.perf_counter()
         tasks, starts = augmentations(self.instance, self.config.starts, self.config.symmetries, self.config.seed)
-        rollouts = decode(policy, tasks, starts, self.config.decoding(), on_progress=self.on_progress)
+        made = decode(policy, tasks, starts, self.config.decoding(), on_progress=self.on_progress)
+        rollouts = [own.actions for own in made]
         self.spent["decode"] += time.perf_counter() - begin
         self.starts, self.symmetries = len(starts[0]), len(tasks)
         if self.config.vehicles is not None:

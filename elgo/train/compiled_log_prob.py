@@ -1,6 +1,6 @@
 """The CPU fast path of training: the log-probabilities of given moves and their gradient, from compiled kernels.
 
-The network of `elgo.decode.compiled`, for many states side by side. Torch makes the tables from the weights, with autograd, and
+The network of `elgo.decode`, for many states side by side. Torch makes the tables from the weights, with autograd, and
 does the one large matrix product; the functions before and behind it have kernels, forwards and backwards:
 
 - `Glimpse`: the scores q.k of a state are the sum of two table rows, the current node's and that of the first node
@@ -21,14 +21,33 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numba import njit
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from elgo.decode import compiled as fast
-from elgo.decode.compiled import CLOSED, FAST, UNDERFLOW, Floats, LocalTables, Plane, Rules
-from elgo.decode.rollout import one_blas_thread
+from elgo.decode.arithmetic import (
+    CLOSED,
+    FAST,
+    UNDERFLOW,
+    Floats,
+    Integers,
+    exp32,
+    exponentials,
+    row_maximum,
+    tanh32,
+)
+from elgo.decode.compiled import one_blas_thread, supports
+from elgo.decode.local_kernels import (
+    KernelConfig,
+    LocalState,
+    LocalTables,
+    NeighbourLists,
+    Observation,
+    add_local_scores,
+    neighbour_lists,
+    new_observation,
+)
+from elgo.decode.tables import kernel_config, local_tensors, pad_nodes
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, State, make_batch
@@ -38,8 +57,6 @@ from elgo.problem.task import Task
 BLOCK = 128  # states whose weights are in the cache together
 SLICE = 2048  # states of which a thread takes care together; the same for any number of threads, as sums depend on it
 
-Integers = NDArray[np.int64]
-
 
 class States(NamedTuple):
     """S states of one task, its N nodes padded to P."""
@@ -48,19 +65,19 @@ class States(NamedTuple):
     other: Integers  # (S,) row of the second table: the first node, or the rank of the load
     units: Integers  # (S,) left in the vehicle
     chosen: Integers  # (S,) the move
-    opened: Integers  # (S,) nodes that may come next, without the depot
+    open_count: Integers  # (S,) nodes that may come next, without the depot
     is_open: Floats  # (S, P) 1 for those nodes and, if it may be next, the depot; 0 for others
 
     def part(self, rows: slice) -> States:
         return States._make(x[rows] for x in self)
 
 
-class Place(NamedTuple):
+class Context(NamedTuple):
     """What `Choice` knows of the task and of the policy besides the weights."""
 
     demand: Integers  # (N,), or empty in TSP
-    plane: Plane
-    rule: Rules
+    lists: NeighbourLists
+    config: KernelConfig
 
 
 class GlimpseTables(NamedTuple):
@@ -77,7 +94,7 @@ class GlimpseTables(NamedTuple):
 def fits(policy: Policy, cache: Encoding) -> bool:
     """Whether the kernels know this network, and it runs where they do; `Policy.logits` runs everywhere."""
     on_cpu = cache.keys.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return on_cpu and policy.config.global_policy and cache.keys.dtype == torch.float32 and fast.supports(policy.config)
+    return on_cpu and policy.config.global_policy and cache.keys.dtype == torch.float32 and supports(policy.config)
 
 
 def log_prob(
@@ -106,19 +123,19 @@ def log_prob(
 
 def move_log_prob(policy: Policy, cache: Encoding, state: State, chosen: Tensor) -> Tensor:
     """(B, M) log-probability of moving to `chosen` (B, M)."""
-    is_open = fast.pad_nodes(policy.env.valid(cache.batch, state)).float()
+    is_open = pad_nodes(policy.env.valid(cache.batch, state)).float()
     free = is_open.sum(-1) > 1
     with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
-        local = fast.local_tensors(policy)
-    opened = is_open[:, :, int(policy.env.has_depot) :].sum(-1).long()
+        local = local_tensors(policy)
+    open_count = is_open[:, :, int(policy.env.has_depot) :].sum(-1).long()
     log_p = []
     for i, own in enumerate(free):
         tables, other = _glimpse_tables(policy, cache, state, i, own)
-        parts = (x[i, own] for x in (state.load, chosen, opened, is_open))
+        parts = (x[i, own] for x in (state.load, chosen, open_count, is_open))
         states = States(*(x.numpy() for x in (state.current[i, own], other, *parts)))
         glimpse = Glimpse.apply(*tables, states).transpose(0, 1).flatten(1)
-        scores = torch.addmm(_base(policy, cache, i), glimpse, fast.pad_nodes(cache.readout[i].T))
-        log_p.append(Choice.apply(scores, *local, states, _place(policy, cache.batch, i)))
+        scores = torch.addmm(_base(policy, cache, i), glimpse, pad_nodes(cache.readout[i].T))
+        log_p.append(Choice.apply(scores, *local, states, _context(policy, cache.batch, i)))
     return torch.zeros(chosen.shape).masked_scatter(free, torch.cat(log_p))
 
 
@@ -144,20 +161,20 @@ def _glimpse_tables(
         assert net.query_load is not None
         load, row = policy.env.load_share(cache.batch, state)[i, own].unique(return_inverse=True)
         other = load[:, None] * (net.query_load.weight.view(heads, 1, -1) @ keys)
-    return (fast.pad_nodes(last), fast.pad_nodes(other), fast.pad_nodes(cache.values[i].transpose(1, 2))), row
+    return (pad_nodes(last), pad_nodes(other), pad_nodes(cache.values[i].transpose(1, 2))), row
 
 
-def _place(policy: Policy, batch: Batch, i: int) -> Place:
+def _context(policy: Policy, batch: Batch, i: int) -> Context:
     demand = np.zeros(0, np.int64) if batch.demand is None else batch.demand[i].numpy()
-    plane = fast.plane(batch.coords[i].numpy(), policy.env.has_depot, policy.config.coordinates == "euclidean")
-    return Place(demand, plane, fast.rules(policy.config))
+    config = kernel_config(policy.config)
+    return Context(demand, neighbour_lists(batch.coords[i].numpy(), config.has_depot, config.euclidean), config)
 
 
 def _base(policy: Policy, cache: Encoding, i: int) -> Tensor:
     """(P,) what a node's score has in every state: the offset minus xi, and without xi for the depot."""
     xi = torch.full_like(cache.offset[i], policy.config.xi if policy.config.penalty else 0.0)
     xi[: int(policy.env.has_depot)] = 0.0
-    return fast.pad_nodes(cache.offset[i] - xi)
+    return pad_nodes(cache.offset[i] - xi)
 
 
 def _spread(job: Callable[[int], Any], count: int) -> list[Any]:
@@ -202,27 +219,27 @@ class Choice(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, attend: Tensor, rank: Tensor, readout: Tensor, states: States, place: Place
+        ctx: Any, scores: Tensor, attend: Tensor, rank: Tensor, readout: Tensor, states: States, context: Context
     ) -> Tensor:
         local = LocalTables(*(x.contiguous().numpy() for x in (attend, rank, readout)))
         rows = [slice(begin, begin + SLICE) for begin in range(0, max(1, len(scores)), SLICE)]
         slope, out = scores.numpy().copy(), np.empty(len(scores), np.float32)
 
         def choose(j: int) -> Any:
-            return _choose(local, states.part(rows[j]), place, slope[rows[j]], out[rows[j]])
+            return _choose(local, states.part(rows[j]), context, slope[rows[j]], out[rows[j]])
 
-        ctx.work = _spread(choose, len(rows))
-        ctx.slope, ctx.local, ctx.place, ctx.rows = torch.from_numpy(slope), local, place, rows
+        ctx.seen = _spread(choose, len(rows))
+        ctx.slope, ctx.local, ctx.config, ctx.rows = torch.from_numpy(slope), local, context.config, rows
         return torch.from_numpy(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores = ctx.slope * grad[:, None]
-        if not ctx.place.rule.use_local:
+        if not ctx.config.use_local:
             return scores, None, None, None, None, None
-        local, rows, work, slopes, depot = ctx.local, ctx.rows, ctx.work, scores.numpy(), len(ctx.place.demand) > 0
-        parts = _spread(lambda j: _local_back(local, depot, slopes[rows[j]], work[j]), len(rows))
+        local, rows, seen, slopes, depot = ctx.local, ctx.rows, ctx.seen, scores.numpy(), ctx.config.has_depot
+        parts = _spread(lambda j: _local_back(local, depot, slopes[rows[j]], seen[j]), len(rows))
         return scores, *(torch.from_numpy(np.sum(x, axis=0)) for x in zip(*parts, strict=True)), None, None
 
 
@@ -230,7 +247,7 @@ class Choice(Function):
 
 
 @njit(fastmath=FAST)
-def _multiply(last, c, other, o, is_open, r, rows, i):  # type: ignore[no-untyped-def]
+def _multiply(last: Floats, c: int, other: Floats, o: int, is_open: Floats, r: int, rows: Floats, i: int) -> np.float32:
     """rows[i] = last[c] * other[o] where open; their sum."""
     total = np.float32(0.0)
     for n in range(rows.shape[1]):
@@ -241,15 +258,19 @@ def _multiply(last, c, other, o, is_open, r, rows, i):  # type: ignore[no-untype
 
 
 @njit(fastmath=FAST)
-def _weigh_again(last, c, other, o, is_open, r, rows, i):  # type: ignore[no-untyped-def]
+def _weigh_again(
+    last: Floats, c: int, other: Floats, o: int, is_open: Floats, r: int, rows: Floats, i: int
+) -> np.float32:
     """The same from scores, for when the product of their factors underflows."""
     for n in range(rows.shape[1]):
         rows[i, n] = last[c, n] + other[o, n]
-    return fast.exponentials(rows, i, is_open, r)
+    return exponentials(rows, i, is_open, r)
 
 
 @njit(nogil=True, fastmath=FAST)
-def _weigh(scores, factors, states, begin, rows, total):  # type: ignore[no-untyped-def]
+def _weigh(
+    scores: GlimpseTables, factors: GlimpseTables, states: States, begin: int, rows: Floats, total: Floats
+) -> None:
     """rows = the weights in the states from `begin` on, up to a factor; total = their sums."""
     last, other, current, others, is_open = factors.last, factors.other, states.current, states.other, states.is_open
     for i in range(rows.shape[0]):
@@ -260,7 +281,7 @@ def _weigh(scores, factors, states, begin, rows, total):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _glimpse(scores, factors, states, out):  # type: ignore[no-untyped-def]
+def _glimpse(scores: GlimpseTables, factors: GlimpseTables, states: States, out: Floats) -> None:
     """One head's glimpse into out (S, d)."""
     count, d = out.shape
     rows, total = np.empty((BLOCK, scores.last.shape[1]), np.float32), np.empty(BLOCK, np.float32)
@@ -274,7 +295,9 @@ def _glimpse(scores, factors, states, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST)
-def _add_scores(last, c, other, o, rows, slopes, i, mean):  # type: ignore[no-untyped-def]
+def _add_scores(
+    last: Floats, c: int, other: Floats, o: int, rows: Floats, slopes: Floats, i: int, mean: np.float32
+) -> None:
     """Add the gradient of a state's scores to last[c] and other[o], given that of its weights in slopes[i]."""
     for n in range(rows.shape[1]):
         s = rows[i, n] * (slopes[i, n] - mean)
@@ -283,7 +306,7 @@ def _add_scores(last, c, other, o, rows, slopes, i, mean):  # type: ignore[no-un
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def _share(grad, r, glimpse, total, part, i):  # type: ignore[no-untyped-def]
+def _share(grad: Floats, r: int, glimpse: Floats, total: np.float32, part: Floats, i: int) -> np.float32:
     """part[i] = grad[r] / total, by which weights need not sum to 1; its product with the glimpse, which is the mean
     of the weights' gradient.
     """
@@ -296,7 +319,9 @@ def _share(grad, r, glimpse, total, part, i):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def _glimpse_back(scores, factors, states, glimpse, grad, grads):  # type: ignore[no-untyped-def]
+def _glimpse_back(
+    scores: GlimpseTables, factors: GlimpseTables, states: States, glimpse: Floats, grad: Floats, grads: GlimpseTables
+) -> None:
     """Add the gradient of one head's scores and values into grads, given its glimpse (S, d) and that one's gradient."""
     count, width = len(grad), scores.last.shape[1]
     rows, total = np.empty((BLOCK, width), np.float32), np.empty(BLOCK, np.float32)
@@ -316,17 +341,17 @@ def _glimpse_back(scores, factors, states, glimpse, grad, grads):  # type: ignor
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def _log_p(scores, r, is_open, chosen, clip, p):  # type: ignore[no-untyped-def]
+def _log_p(scores: Floats, r: int, is_open: Floats, chosen: int, clip: np.float32, p: Floats) -> np.float32:
     """log p of the chosen node; its gradient replaces scores[r]. p (1, P) is for the probabilities."""
     one = np.float32(1.0)
     for n in range(scores.shape[1]):
-        t = fast.tanh32(scores[r, n])
+        t = tanh32(scores[r, n])
         scores[r, n] = t
         p[0, n] = t if is_open[r, n] > 0 else CLOSED
-    top = fast.top_of(p, 0, 0, p.shape[1])
+    top = row_maximum(p, 0, 0, p.shape[1])
     total = np.float32(0.0)
     for n in range(p.shape[1]):
-        w = fast.exp32(clip * (p[0, n] - top)) * is_open[r, n]
+        w = exp32(clip * (p[0, n] - top)) * is_open[r, n]
         p[0, n] = w
         total += w
     t, inverse = scores[r, chosen], one / total
@@ -338,25 +363,23 @@ def _log_p(scores, r, is_open, chosen, clip, p):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _choose(local, states, place, scores, out):  # type: ignore[no-untyped-def]
-    """log p of every state; its gradient replaces the scores (S, P). Gives what `_local_back` needs."""
-    demand, plane, rule = place
-    work = fast.local_work(local, len(out))
-    if rule.penalty or rule.use_local:
-        fast.add_local(
-            local, plane, rule, demand.shape[0] > 0, states.current, states.units, demand, states.is_open,
-            states.opened, scores, work,
-        )  # fmt: skip
-    is_open, chosen, clip = states.is_open, states.chosen, np.float32(rule.clip)
+def _choose(local: LocalTables, states: States, context: Context, scores: Floats, out: Floats) -> Observation:
+    """Write log p of every state; its gradient replaces the scores (S, P). Return what `_local_back` needs."""
+    demand, lists, config = context
+    seen = new_observation(local, len(out))
+    if config.penalty or config.use_local:
+        state = LocalState(states.current, states.units, states.open_count, states.is_open)
+        add_local_scores(local, lists, config, demand, state, scores, seen)
+    is_open, chosen, clip = states.is_open, states.chosen, np.float32(config.clip)
     p = np.empty((1, scores.shape[1]), np.float32)
-    for r in range(scores.shape[0]):
+    for r in range(out.shape[0]):
         out[r] = _log_p(scores, r, is_open, chosen[r], clip, p)
-    return work
+    return seen
 
 
 @njit(fastmath=FAST)
-def _attend_back(weights, slopes, x, r, attend, rank):  # type: ignore[no-untyped-def]
-    """Add the gradient of what features and rank add to the scores, given slopes[r] of what `fast._attend` made."""
+def _attend_back(weights: Floats, slopes: Floats, x: Floats, r: int, attend: Floats, rank: Floats) -> None:
+    """Add the gradient of what features and rank add to the scores, given slopes[r] of what `_attend` made."""
     tokens = x.shape[2]
     for h in range(attend.shape[0]):
         at = h * (tokens + 4)
@@ -379,9 +402,9 @@ def _attend_back(weights, slopes, x, r, attend, rank):  # type: ignore[no-untype
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _local_back(local, depot, scores, work):  # type: ignore[no-untyped-def]
-    """The gradient of the local tables, given that of the scores (S, P)."""
-    x, index, _, found, _, _, weights, out = work
+def _local_back(local: LocalTables, depot: bool, scores: Floats, seen: Observation) -> tuple[Floats, Floats, Floats]:
+    """Return the gradient of the local tables, given that of the scores (S, P)."""
+    x, index, found, weights, out = seen.features, seen.node, seen.found, seen.weights, seen.scores
     tokens, shift = x.shape[2], 1 if depot else 0
     attend, rank = np.zeros_like(local.attend), np.zeros_like(local.attend_rank)
     out[:] = np.float32(0.0)

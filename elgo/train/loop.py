@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elgo.decode.rollout import Certainty, DecodeConfig, keep_freed_memory
+from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import load_policy, model_file, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
@@ -26,6 +26,7 @@ from elgo.train.config import Config
 from elgo.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
 from elgo.train.imitate import imitation_loss, make_lesson
 from elgo.train.labelling import Labelled
+from elgo.train.memory import keep_freed_memory
 from elgo.train.processes import Processes
 from elgo.train.reinforce import pieces, reinforce_loss, sample_rollouts
 from elgo.train.run import Progress, RunFolder, RunLog
@@ -165,15 +166,14 @@ class Trainer:
         tasks = random_tasks(config.policy.problem, config.data, self._distribution(step, rng), rng)
         mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
-        certainty: list[Certainty] = []
-        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding, certainty)
+        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding)
         total = torch.zeros((), device=device)
         parts = pieces(mine, rollouts, config.train.chunk, device)
         for begin, (batch, actions) in zip(range(0, len(mine), config.train.chunk), parts, strict=True):
             steps = some_steps(1, actions.shape[2], config.data.states, rngs[begin]).to(device)
             doubtful = None  # needs chunks of one instance
             if config.data.sure < 1:
-                doubtful = (torch.from_numpy(certainty[begin]).to(device) < config.data.sure)[None, :, steps]
+                doubtful = (torch.from_numpy(rollouts[begin].confidence).to(device) < config.data.sure)[None, :, steps]
             with self._autocast():
                 loss = reinforce_loss(self.policy, batch, actions, steps, doubtful)
             if loss.requires_grad:  # not where every move was sure

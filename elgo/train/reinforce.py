@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.decode.rollout import Certainty, DecodeConfig, decode
+from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.starts import all_starts
+from elgo.decode.types import Rollouts
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.problem.task import Task
@@ -27,8 +28,7 @@ def sample_rollouts(
     starts: int,
     rngs: Sequence[np.random.Generator],
     config: DecodeConfig,
-    certainty: list[Certainty] | None = None,
-) -> list[NDArray[np.int32]]:
+) -> list[Rollouts]:
     """Sampled rollouts (M, T_i) of each task, from M start nodes (0: from all nodes); see decode.
 
     Each task has its own generator: its rollouts do not depend on which others are in this process.
@@ -37,7 +37,7 @@ def sample_rollouts(
         _some(all_starts(task), starts, rng) if starts else all_starts(task)
         for task, rng in zip(tasks, rngs, strict=True)
     ]
-    return decode(policy, tasks, first, config, rngs, certainty=certainty)
+    return decode(policy, tasks, first, config, rngs)
 
 
 def _some(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -45,11 +45,11 @@ def _some(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDA
 
 
 def pieces(
-    tasks: Sequence[Task], rollouts: Sequence[NDArray[np.int32]], size: int, device: torch.device
+    tasks: Sequence[Task], rollouts: Sequence[Rollouts], size: int, device: torch.device
 ) -> Iterator[tuple[Batch, Tensor]]:
     """Batches of at most `size` tasks with their actions (B, M, T), padded by staying at the end."""
     for begin in range(0, len(tasks), size):
-        part = rollouts[begin : begin + size]
+        part = [own.actions for own in rollouts[begin : begin + size]]
         longest = max(actions.shape[1] for actions in part)
         padded = [_stay(actions, longest) for actions in part]
         yield (

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from elgo.decode.rollout import DecodeConfig, decode
+from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.starts import all_starts
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
@@ -54,7 +54,7 @@ def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: Decode
     tasks = [as_task(label.sample) for label in labels]
     first = [_spread(all_starts(task), starts) for task in tasks]
     found: list[Gaps] = []
-    for task, label, actions in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
+    for task, label, (actions, _) in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
         scale = float(np.ptp(label.sample.coords, axis=0).max())  # what normalise() divided by
         length = policy.env.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
         best, single = 100 * (np.array([length.min(), length.mean()]) / label.cost - 1)

@@ -1,4 +1,4 @@
-"""The fast path makes the tours of the plain path, greedy and sampled, in every way that it computes them."""
+"""The compiled path makes the tours of torch, greedy and sampled, in every way that it computes them."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,25 @@ import pytest
 import torch
 from samples import KINDS, after, random_policy, random_task, small_config
 
-from elgo.decode import compiled as fast
-from elgo.decode.rollout import Actions, DecodeConfig, decode
+from elgo.decode.arithmetic import UNDERFLOW, exp32, tanh32
+from elgo.decode.compiled import supports
+from elgo.decode.decoder import DecodeConfig
+from elgo.decode.decoder import decode as decode_rollouts
+from elgo.decode.tables import global_tables
+from elgo.decode.types import Actions
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
 from elgo.problem.task import PROBLEMS, Task
 
-PLAIN = DecodeConfig(path="plain", threads=1)
-FAST = DecodeConfig(path="fast", threads=1)
-NO_TABLE = DecodeConfig(path="fast", threads=1, memory_gb=1e-6)
+PLAIN = DecodeConfig(path="torch", threads=1)
+FAST = DecodeConfig(path="compiled", threads=1)
+NO_TABLE = DecodeConfig(path="compiled", threads=1, memory_gb=1e-6)
 TIE = 1e-4  # scores nearer than this may be ordered differently by two ways of summing in float32
+
+
+def decode(*args, **options) -> list[Actions]:
+    return [rollouts.actions for rollouts in decode_rollouts(*args, **options)]
 
 
 class Recorder:
@@ -65,7 +73,7 @@ def same(a: Actions, b: Actions) -> bool:
 
 
 def assert_tie(policy: Policy, task: Task, walk: list[int], a: int, b: int, uniform: float | None) -> None:
-    """Both nodes are equally good choices of the plain path after the walk, up to rounding."""
+    """Both nodes are equally good choices of torch after the walk, up to rounding."""
     cache, state = after(policy, task, walk)
     if uniform is None:
         scores, closed = policy.scores(cache, state)
@@ -153,7 +161,7 @@ def test_without_the_table(problem: str) -> None:
 @pytest.mark.parametrize("coordinates", ["polar", "euclidean"])
 def test_short_neighbour_lists(problem: str, limit: int, coordinates: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the presorted list runs out, the search over all nodes finds the same neighbours, also among ties."""
-    monkeypatch.setattr(fast, "LIST_LIMIT", limit)
+    monkeypatch.setattr("elgo.decode.local_kernels.LIST_LIMIT", limit)
     policy = random_policy(small_config(problem, neighbours=6, coordinates=coordinates), seed=3, scale=2.0)
     tasks, starts = mixed_tasks(problem, 5, seed=8, most=45)
     with torch.inference_mode():
@@ -173,12 +181,12 @@ def test_tables_that_underflow(problem: str) -> None:
     with torch.inference_mode():
         assert differing(policy, tasks, starts) == 0
         assert differing(policy, tasks, starts, seed=4) == 0
-        assert smallest_sum(policy, tasks[2], starts[2][0]) < fast.UNDERFLOW
+        assert smallest_sum(policy, tasks[2], starts[2][0]) < UNDERFLOW
 
 
 def smallest_sum(policy: Policy, task: Task, start: int) -> float:
     """The smallest sum of a head's weights from the tables along a rollout."""
-    tables, n = fast.global_tables(policy, policy.encode(make_batch([task])), True)[0], len(task.coords)
+    tables, n = global_tables(policy, policy.encode(make_batch([task])), True)[0], len(task.coords)
     walk = decode(policy, [task], [np.array([start])], FAST)[0][0].tolist()
     smallest = np.inf
     for t in range(1, len(walk) - 1):
@@ -233,38 +241,37 @@ def test_points_on_top_of_each_other(problem: str) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_blocks_of_one_rollout(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elgo.decode.rollout.BLOCK", 1)
+    monkeypatch.setattr("elgo.decode.compiled.BLOCK", 1)
     policy = random_policy(small_config("tsp"), seed=3, scale=2.0)
     tasks, starts = mixed_tasks("tsp", 5, seed=12, most=40)
     with torch.inference_mode():
-        assert differing(policy, tasks, starts, DecodeConfig(path="fast", threads=threads)) == 0
+        assert differing(policy, tasks, starts, DecodeConfig(path="compiled", threads=threads)) == 0
 
 
 def test_supports() -> None:
-    assert fast.supports(small_config("tsp"))
-    assert not fast.supports(small_config("tsp", local_layers=3))
+    assert supports(small_config("tsp"))
+    assert not supports(small_config("tsp", local_layers=3))
 
 
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
     x = np.linspace(-86, 87, 2001).astype(np.float32)
-    found = np.array([fast.exp32(value) for value in x])
+    found = np.array([exp32(value) for value in x])
     np.testing.assert_allclose(found, np.exp(x.astype(np.float64)), rtol=5e-7)
-    assert fast.exp32(np.float32(-1e30)) < 1e-37
+    assert exp32(np.float32(-1e30)) < 1e-37
     x = np.linspace(-40, 40, 2001).astype(np.float32)
-    found = np.array([fast.tanh32(value) for value in x])
+    found = np.array([tanh32(value) for value in x])
     np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=3e-7)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_both_paths_know_how_sure_they_are(problem: str) -> None:
+def test_both_paths_know_their_confidence(problem: str) -> None:
     """The highest probability at each sampled move, from the logits; nothing is known of starts and greedy moves."""
     policy = random_policy(small_config(problem), seed=3, scale=1.5)
     tasks, starts = mixed_tasks(problem, 4, seed=9, most=40)
     with torch.inference_mode():
         for path in (PLAIN, FAST):
-            sure: list[np.ndarray] = []
-            rollouts = decode(policy, tasks, starts, path, np.random.default_rng(0), certainty=sure)
-            for task, actions, found in zip(tasks, rollouts, sure, strict=True):
+            sampled = decode_rollouts(policy, tasks, starts, path, np.random.default_rng(0))
+            for task, (actions, found) in zip(tasks, sampled, strict=True):
                 assert actions.shape == found.shape
                 batch = make_batch([task])
                 walks = torch.from_numpy(actions).long()[None]
@@ -272,5 +279,4 @@ def test_both_paths_know_how_sure_they_are(problem: str) -> None:
                 expected = policy.logits(policy.encode(batch), state).softmax(-1).amax(-1)
                 np.testing.assert_allclose(found[:, 1:].ravel(), expected[0], atol=1e-3)
                 assert (found[:, 0] == 0).all()
-            decode(policy, tasks, starts, path, certainty=sure)
-            assert not any(found.any() for found in sure)
+            assert not any(found.any() for _, found in decode_rollouts(policy, tasks, starts, path))

@@ -8,7 +8,7 @@ from samples import random_policy, random_task, small_config
 from tiny import NETWORK, assert_same_gradients, gradients
 from torch import Tensor
 
-from elgo.decode.rollout import DecodeConfig
+from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
@@ -55,7 +55,7 @@ def test_parallel_gradient_equals_stepping(problem: str, changes: dict) -> None:
     log_p = stepped_log_prob(policy, batch, actions)
     torch.testing.assert_close(policy.log_prob(batch, actions).sum(-1), log_p, rtol=1e-5, atol=1e-4)
     pairs = zip(tasks, rollouts, strict=True)
-    lengths = [[naive.length(task, walk) for walk in walks.tolist()] for task, walks in pairs]
+    lengths = [[naive.length(task, walk) for walk in walks.tolist()] for task, (walks, _) in pairs]
     mean = np.mean(lengths, axis=1, keepdims=True)
     weight = torch.tensor((mean - lengths) / (mean - lengths).max(axis=1, keepdims=True)).float()
     expected = gradients(policy, -(weight * log_p).sum() / 6)
@@ -99,22 +99,26 @@ def test_equally_long_rollouts_teach_nothing() -> None:
 def test_rollouts_are_solutions_from_different_starts(problem: str) -> None:
     policy = small_policy(problem)
     tasks = tasks_of(problem, [12, 12, 9])
-    for task, walks in zip(tasks, sample_rollouts(policy, tasks, 0, generators(3), ONE), strict=True):
+    for task, (walks, _) in zip(tasks, sample_rollouts(policy, tasks, 0, generators(3), ONE), strict=True):
         assert all(naive.is_solution(task, walk) for walk in walks.tolist())
         assert walks[:, 0].tolist() == list(range(problem == "cvrp", len(task.coords)))
-    for walks in sample_rollouts(policy, tasks, 4, generators(3), ONE):
+    for walks, _ in sample_rollouts(policy, tasks, 4, generators(3), ONE):
         assert len(set(walks[:, 0].tolist())) == len(walks) == 4
     many = sample_rollouts(policy, tasks, 30, generators(3), ONE)  # more than there are nodes
-    assert [len(walks) for walks in many] == [30, 30, 30]
+    assert [len(walks) for walks, _ in many] == [30, 30, 30]
+
+
+def tours(*args: object) -> list[np.ndarray]:
+    return [rollouts.actions for rollouts in sample_rollouts(*args)]
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_rollouts_do_not_depend_on_the_company(problem: str) -> None:
     policy, tasks = small_policy(problem), tasks_of(problem, [12, 12, 12, 12])
-    together = sample_rollouts(policy, tasks, 5, generators(4), ONE)
-    again = sample_rollouts(policy, tasks, 5, generators(4), ONE)
-    half = sample_rollouts(policy, tasks[1::2], 5, generators(4)[1::2], ONE)
-    other = sample_rollouts(policy, tasks, 5, generators(4, seed=1), ONE)
+    together = tours(policy, tasks, 5, generators(4), ONE)
+    again = tours(policy, tasks, 5, generators(4), ONE)
+    half = tours(policy, tasks[1::2], 5, generators(4)[1::2], ONE)
+    other = tours(policy, tasks, 5, generators(4, seed=1), ONE)
     for i in range(4):
         assert np.array_equal(together[i], again[i])
     for a, b in zip(together[1::2], half, strict=True):
@@ -152,11 +156,10 @@ def test_some_steps_stand_for_all_of_them() -> None:
 def test_states_without_doubt_hardly_matter(problem: str) -> None:
     policy = random_policy(small_config(problem), scale=3.0)
     (task,) = tasks_of(problem, [20])
-    certainty: list[np.ndarray] = []
-    rollouts = sample_rollouts(policy, [task], 6, generators(1), ONE, certainty)
+    rollouts = sample_rollouts(policy, [task], 6, generators(1), ONE)
     ((batch, actions),) = pieces([task], rollouts, 1, CPU)
     steps = torch.arange(1, actions.shape[2])
-    sure = torch.from_numpy(certainty[0])[None, :, steps]
+    sure = torch.from_numpy(rollouts[0].confidence)[None, :, steps]
     whole = gradients(policy, reinforce_loss(policy, batch, actions))
     nothing_left_out = gradients(policy, reinforce_loss(policy, batch, actions, steps, sure <= 1))
     assert_same_gradients(nothing_left_out, whole)

@@ -10,7 +10,7 @@ import pytest
 from samples import random_policy
 from tiny import NETWORK, fill_validation, simple_label, simple_labels
 
-from elgo.decode.rollout import DecodeConfig
+from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.problem.generate import Sample
 from elgo.train import label_stream, validate

@@ -10,14 +10,21 @@ import pytest
 import torch
 from samples import KINDS, after, random_policy, random_task, small_config
 
-from elgo.decode.rollout import DecodeConfig, decode, invert, longest
+from elgo.decode.decoder import DecodeConfig
+from elgo.decode.decoder import decode as decode_rollouts
+from elgo.decode.types import Actions, Rollouts, longest
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
+from elgo.model.rollout import invert
 from elgo.problem.task import PROBLEMS, Task
 
-PATHS = ("plain", "fast")
+PATHS = ("torch", "compiled")
 SIZES = (3, 4, 9, 9, 14, 11)
 SEED = 3  # of policies that make routes of several customers
+
+
+def decode(*args, **options) -> list[Actions]:
+    return [rollouts.actions for rollouts in decode_rollouts(*args, **options)]
 
 
 @pytest.fixture(params=PROBLEMS)
@@ -71,7 +78,7 @@ def test_any_memory_limit_and_thread_count_gives_the_same_tours(case: tuple, pat
     usual = tours()
     for memory_gb in (1e-9, 1e-4):
         assert tours(memory_gb=memory_gb) == usual
-    count = 2 if path == "plain" else len(SIZES)  # threads of torch wait in busy loops
+    count = 2 if path == "torch" else len(SIZES)  # threads of torch wait in busy loops
     assert tours(count, threads=2) == usual[:count]
 
 
@@ -113,7 +120,7 @@ def test_progress_rises_where_rollouts_take_more_steps_than_nodes() -> None:
     tasks = [Task(rng.random((8, 2)), np.array([0] + [5] * 7), 5) for _ in range(3)]
     seen: list[float] = []
     policy = random_policy(small_config("cvrp"))
-    decode(policy, tasks, [np.arange(1, 8)] * 3, config("plain", memory_gb=1e-9), on_progress=seen.append)
+    decode(policy, tasks, [np.arange(1, 8)] * 3, config("torch", memory_gb=1e-9), on_progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1
 
@@ -188,21 +195,21 @@ def test_loads_are_exact_beyond_floating_point(path: str) -> None:
         assert all(naive.is_solution(task, row) for row in actions.tolist())
 
 
-def test_auto_takes_the_fast_path_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_the_compiled_path_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
-    made = [(np.zeros((1, 3), np.int32), np.zeros((1, 3), np.float32))]
-    monkeypatch.setattr("elgo.decode.rollout._fast", lambda *args: used.append("fast") or made)
-    monkeypatch.setattr("elgo.decode.rollout._plain", lambda *args: used.append("plain") or made)
+    made = [([0], [Rollouts(np.ones((1, 3), np.int32), np.zeros((1, 3), np.float32))])]
+    for path in PATHS:
+        monkeypatch.setattr(f"elgo.decode.decoder._{path}", lambda *args, path=path: used.append(path) or made)
     task = random_task(np.random.default_rng(0), "tsp", 3)
-    for changes, path in itertools.product(({}, {"local_layers": 1}), ("auto", "plain")):
+    for changes, path in itertools.product(({}, {"local_layers": 1}), ("auto", "torch")):
         decode(random_policy(small_config("tsp", **changes)), [task], [np.array([0])], config(path))
-    assert used == ["fast", "plain", "plain", "plain"]
+    assert used == ["compiled", "torch", "torch", "torch"]
 
 
 def test_torch_threads_are_restored() -> None:
     before = torch.get_num_threads()
     task = random_task(np.random.default_rng(0), "tsp", 3)
-    decode(random_policy(small_config("tsp")), [task], [np.array([0])], config("plain", threads=before + 1))
+    decode(random_policy(small_config("tsp")), [task], [np.array([0])], config("torch", threads=before + 1))
     assert torch.get_num_threads() == before
 
 
@@ -214,17 +221,17 @@ def test_gradients_are_not_recorded_and_parameters_not_changed(case: tuple) -> N
     assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, policy.parameters(), strict=True))
 
 
-def test_the_fast_path_refuses_what_it_cannot_do() -> None:
+def test_the_compiled_path_refuses_what_it_cannot_do() -> None:
     task = random_task(np.random.default_rng(0), "tsp", 4)
     policy = random_policy(small_config("tsp", local_layers=1))
-    with pytest.raises(ValueError, match="path is 'fast', but the kernels know only"):
-        decode(policy, [task], [np.array([0])], config("fast"))
+    with pytest.raises(ValueError, match="path is 'compiled', but the kernels know only"):
+        decode(policy, [task], [np.array([0])], config("compiled"))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"path": "quick"}, "path is 'quick', must be auto, fast or plain"),
+        ({"path": "quick"}, "path is 'quick', must be auto, compiled or torch"),
         ({"threads": 0}, "threads is 0, must be at least 1"),
         ({"memory_gb": 0.0}, "memory_gb is 0.0, must be positive"),
     ],

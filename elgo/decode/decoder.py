@@ -1,0 +1,219 @@
+"""Policy + tasks + starts -> complete rollouts, greedy or sampled, within a memory limit.
+
+On a CPU, `elgo.decode.compiled` makes the rollouts from tables and compiled kernels; `elgo.model.rollout` makes the
+same ones in torch, on any device with any config. Both draw the same uniform numbers, so they sample the same tours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, groupby
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elgo.decode.types import Actions, Confidence, Request, Rollouts, longest
+from elgo.problem.task import Task
+
+if TYPE_CHECKING:
+    from elgo.model.ensemble import Policy
+
+OnProgress = Callable[[float], None]
+
+T = TypeVar("T", bound=np.generic)
+
+GROUP = 64  # most tasks encoded at once
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """How to decode, not what: no field changes which tours come out (beyond ties in floating point)."""
+
+    path: Literal["auto", "compiled", "torch"] = "auto"
+    threads: int | None = None  # default: all cores that this process may use
+    memory_gb: float = 4.0  # what tables and states may take together
+
+    def __post_init__(self) -> None:
+        if self.path not in ("auto", "compiled", "torch"):
+            raise ValueError(f"path is {self.path!r}, must be auto, compiled or torch")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, must be at least 1")
+        if self.memory_gb <= 0:
+            raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
+
+    @property
+    def memory(self) -> float:
+        """The memory limit in bytes."""
+        return self.memory_gb * 2**30
+
+    @property
+    def workers(self) -> int:
+        return self.threads or len(os.sched_getaffinity(0))
+
+
+DEFAULT = DecodeConfig()
+
+
+def decode(
+    policy: Policy,
+    tasks: Sequence[Task],
+    starts: Sequence[NDArray[np.int64]],
+    config: DecodeConfig = DEFAULT,
+    rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
+    on_progress: OnProgress | None = None,
+) -> list[Rollouts]:
+    """Return the rollouts of each task from its `starts` (M,): (M, T) node indices, the start first.
+
+    They are greedy, or sampled when a generator is given, or one for each task. Tasks may differ in size.
+    """
+    for task, first in zip(tasks, starts, strict=True):
+        check_starts(task, first)
+    rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
+    requests = [
+        Request(task, first, _uniforms(task, len(first), own))
+        for task, first, own in zip(tasks, starts, rngs, strict=True)
+    ]
+    report = _Reporter(requests, on_progress)
+    roll_out = _compiled if _use_compiled(policy, config) else _torch
+    out: list[Rollouts | None] = [None] * len(tasks)
+    for chosen, rollouts in roll_out(policy, requests, config, report):
+        for i, own in zip(chosen, rollouts, strict=True):
+            out[i] = _trim(*own)
+    return [own for own in out if own is not None]
+
+
+def check_starts(task: Task, starts: NDArray[np.int64]) -> None:
+    """Raise ValueError unless rollouts can begin at these nodes: the kernels trust them."""
+    low, high = (0 if task.demand is None else 1), len(task.coords) - 1
+    if starts.size == 0 or starts.min() < low or starts.max() > high:
+        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
+
+
+def _use_compiled(policy: Policy, config: DecodeConfig) -> bool:
+    if config.path == "torch":
+        return False
+    from elgo.decode.compiled import supports
+
+    able = policy.device.type == "cpu" and supports(policy.config)
+    if config.path == "compiled" and not able:
+        raise ValueError("path is 'compiled', but the kernels know only the light local policy, on the CPU")
+    return able
+
+
+def _uniforms(task: Task, rollouts: int, rng: np.random.Generator | None) -> NDArray[np.float32]:
+    """Return the numbers (M, T) that decide sampled rollouts; (0, 0) for greedy ones."""
+    if rng is None:
+        return np.empty((0, 0), np.float32)
+    return rng.random((rollouts, longest(task)), dtype=np.float32)
+
+
+class _Reporter:
+    """Turns finished steps into a fraction of all steps, for one callback."""
+
+    def __init__(self, requests: Sequence[Request], callback: OnProgress | None) -> None:
+        self.total = sum(len(request.starts) * len(request.task.coords) ** 2 for request in requests)
+        self.callback, self.done, self.shown = callback, 0.0, 0.0
+
+    def running(self, steps: float, n: int) -> None:
+        """Report so many steps of rollouts of N nodes that are not finished."""
+        if self.callback is not None:
+            # A CVRP rollout may take more than N steps: never step back when its end is counted as N.
+            self.shown = max(self.shown, min(1.0, (self.done + steps * n) / self.total))
+            self.callback(self.shown)
+
+    def finished(self, rollouts: int, n: int) -> None:
+        """Report that rollouts of N nodes are finished."""
+        self.done += rollouts * n * n
+        self.running(0, n)
+
+
+Groups = Iterator[tuple[list[int], list[Rollouts]]]  # requests by number, and their rollouts
+
+
+def _compiled(policy: Policy, requests: Sequence[Request], config: DecodeConfig, report: _Reporter) -> Groups:
+    """Roll out tasks of equal size together by compiled kernels."""
+    from elgo.decode import compiled
+
+    def by_size(i: int) -> int:
+        return len(requests[i].task.coords)
+
+    for n, members in groupby(sorted(range(len(requests)), key=by_size), key=by_size):
+        with_table = 3 * compiled.table_bytes(policy.config, n) <= config.memory
+        need = compiled.task_bytes(policy.config, n, with_table)
+        for chosen in _groups(members, cycle([need]), config.memory / 2):
+            own = [requests[i] for i in chosen]
+            on_steps = partial(report.running, n=n)
+            yield chosen, compiled.roll_out(policy, own, with_table, config.workers, on_steps)
+            report.finished(sum(len(request.starts) for request in own), n)
+
+
+def _torch(policy: Policy, requests: Sequence[Request], config: DecodeConfig, report: _Reporter) -> Groups:
+    """Roll out tasks of any sizes in padded batches by torch; starts in chunks that fit into memory."""
+    from elgo.model.rollout import encode_tasks, rollout
+
+    order = sorted(range(len(requests)), key=lambda i: len(requests[i].task.coords))
+    needs = [len(requests[i].starts) * _torch_bytes(policy, len(requests[i].task.coords)) for i in order]
+    for chosen in _groups(order, needs, config.memory / 2):
+        own = [requests[i] for i in chosen]
+        n, most = max(len(request.task.coords) for request in own), max(len(request.starts) for request in own)
+        encoding = encode_tasks(policy, [request.task for request in own], config.workers)
+        width = max(1, int(config.memory / 2 / (len(own) * _torch_bytes(policy, n))))
+        pieces: list[list[Rollouts]] = [[] for _ in own]
+        for begin in range(0, most, width):
+            # A task with fewer starts repeats its last one; the surplus is cut off below.
+            rows = [np.arange(begin, min(begin + width, most)).clip(max=len(request.starts) - 1) for request in own]
+            first = np.stack([request.starts[row] for request, row in zip(own, rows, strict=True)])
+            drawn = _Columns([request.uniforms for request in own], rows) if own[0].uniforms.size else None
+            on_steps = partial(report.running, n=n)
+            actions, confidence = rollout(policy, encoding, first, drawn, config.workers, on_steps)
+            report.finished(first.size, n)
+            for i, request in enumerate(own):
+                part = slice(max(0, len(request.starts) - begin)), slice(longest(request.task))
+                pieces[i].append(Rollouts(actions[i][part], confidence[i][part]))
+        yield chosen, [Rollouts(*(_stack(part) for part in zip(*piece, strict=True))) for piece in pieces]
+
+
+class _Columns:
+    """The uniform numbers (B, M) of each step; a task that is done while others go on needs none."""
+
+    def __init__(self, uniforms: Sequence[NDArray[np.float32]], rows: Sequence[NDArray[np.int64]]) -> None:
+        self.uniforms, self.rows = uniforms, rows
+
+    def __call__(self, step: int) -> NDArray[np.float32]:
+        pairs = zip(self.uniforms, self.rows, strict=True)
+        return np.stack([u[row, step] if step < u.shape[1] else np.zeros(len(row), np.float32) for u, row in pairs])
+
+
+def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iterator[list[int]]:
+    """Cut an order of requests, each of which needs so many bytes, into groups that fit into memory together."""
+    group: list[int] = []
+    used = 0.0
+    for i, need in zip(order, needs, strict=False):
+        if group and (len(group) == GROUP or used + need > memory):
+            yield group
+            group, used = [], 0.0
+        group.append(i)
+        used += need
+    if group:
+        yield group
+
+
+def _torch_bytes(policy: Policy, n: int) -> float:
+    """Return one rollout's share of a torch step: attention per head, and about a dozen rows of 8 bytes."""
+    return n * (12.0 * policy.config.heads + 100.0)
+
+
+def _stack(pieces: Sequence[NDArray[T]]) -> NDArray[T]:
+    """Join chunks of rollouts (M_j, T_j); the shorter ones stay at the depot (in TSP all are equally long)."""
+    width = max(piece.shape[1] for piece in pieces)
+    return np.concatenate([np.pad(piece, ((0, 0), (0, width - piece.shape[1]))) for piece in pieces])
+
+
+def _trim(actions: Actions, confidence: Confidence) -> Rollouts:
+    """Cut off the columns in which every rollout (CVRP) only waits at the depot after its last return."""
+    last = np.flatnonzero(actions.any(axis=0)).max()
+    return Rollouts(actions[:, : last + 2].copy(), confidence[:, : last + 2].copy())  # so that the long arrays can go

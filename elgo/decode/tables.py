@@ -1,0 +1,119 @@
+"""The tables of the compiled kernels, made from a Policy. The only module of decode/ that imports torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from elgo.decode.arithmetic import LANES, Floats
+from elgo.decode.global_kernels import GlobalTables
+from elgo.decode.local_kernels import KernelConfig, LocalTables
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
+from elgo.model.global_policy import Encoding, split_heads
+from elgo.model.rollout import inference
+from elgo.problem.task import Task
+
+
+def kernel_config(config: PolicyConfig) -> KernelConfig:
+    """Return the scalars of the config that the kernels need."""
+    return KernelConfig(
+        neighbours=config.neighbours,
+        clip=config.clip,
+        xi=config.xi,
+        penalty=config.penalty,
+        use_global=config.global_policy,
+        use_local=config.local_policy,
+        euclidean=config.coordinates == "euclidean",
+        has_depot=config.has_depot,
+    )
+
+
+def encode_tasks(policy: Policy, tasks: Sequence[Task], with_table: bool, threads: int) -> list[GlobalTables]:
+    """Return the tables of tasks of one size; with_table says whether N x N factors of the glimpse are made."""
+    with inference(threads):
+        return global_tables(policy, policy.encode(make_batch(tasks)), with_table)
+
+
+def global_tables(policy: Policy, encoding: Encoding, with_table: bool) -> list[GlobalTables]:
+    """Return the tables of each task of an encoded, unpadded batch."""
+    net, batch = policy.global_, encoding.batch.coords.shape[0]
+    heads, d = policy.config.heads, policy.config.width // policy.config.heads
+    if net is None:
+        none = np.zeros((0, 0, 0), np.float32)
+        flat = np.zeros((heads, d), np.float32)
+        zero = np.zeros(encoding.batch.coords.shape[1], np.float32)
+        return [GlobalTables(none, none, none, flat, none, none, flat, flat, zero)] * batch
+    scale = 1 / math.sqrt(d)
+    first = encoding.query_last[:, :0] if encoding.query_first is None else encoding.query_first * scale
+    last = encoding.query_last * scale
+    load = (last.new_zeros(heads * d) if net.query_load is None else net.query_load.weight[:, 0] * scale).view(heads, d)
+    keys = encoding.keys.transpose(2, 3)  # (B, H, d, N)
+    values = F.pad(encoding.values.transpose(2, 3), (0, 0, 0, d % 2))
+    slope = (load[:, None] @ keys).squeeze(2)
+    slope = slope - slope.amax(-1, keepdim=True)  # a factor common to all nodes, which keeps exp() in range
+    first_, last_ = (numpy32(x.unflatten(2, (heads, d))) for x in (first, last))
+    table = _last_table(split_heads(last, heads), keys) if with_table else np.zeros((batch, 0, 0, 0), np.float32)
+    per_task = (keys, values, slope, encoding.readout.transpose(1, 2), encoding.offset)
+    keys_, values_, slope_, readout, offset = (numpy32(pad_nodes(x)) for x in per_task)
+    load_ = numpy32(load)
+    return [
+        GlobalTables(table[i], first_[i], last_[i], load_, keys_[i], values_[i], slope_[i], readout[i], offset[i])
+        for i in range(batch)
+    ]
+
+
+def _last_table(query: Tensor, keys: Tensor) -> Floats:
+    """exp(q_last.k - row maximum) as (B, N, H, padded N)."""
+    b, h, n, _ = query.shape
+    out = np.zeros((b, n, h, n + -n % LANES), np.float32)  # numpy asks for huge pages, which random rows need
+    for i in range(b):
+        score = query[i] @ keys[i]
+        score -= score.amax(-1, keepdim=True)
+        torch.from_numpy(out[i])[:, :, :n] = score.exp_().transpose(0, 1)
+    return out
+
+
+def local_tables(policy: Policy) -> LocalTables:
+    """Return the local policy folded into tables."""
+    return LocalTables(*(numpy32(x) for x in local_tensors(policy)))
+
+
+def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same as tensors, through which gradients flow."""
+    net = policy.local
+    heads, width = policy.config.local_heads, policy.config.local_width
+    query = net.query(net.context).view(heads, 1, -1)
+    folded = (query @ net.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
+    rank = net.pe + net.embed.bias
+    if net.has_depot:
+        rank = torch.cat([net.pe[:1] + net.depot, rank[1:]])
+    feature = torch.zeros(3, width, device=rank.device)
+    feature[: net.embed.in_features] = net.embed.weight.T
+    # h~_c = combine(concat_h(Wv_h pooled_h)): linear in the pooled tokens of each head, and these in the weights.
+    value = net.value.weight.view(heads, -1, width)  # (H, f, E)
+    combine = net.combine.weight.view(width, heads, -1)  # (E, H, f)
+    mix = torch.einsum("hfe,ohf->heo", value, combine) / math.sqrt(width)
+    tokens = len(rank) + -len(rank) % LANES
+    rank = F.pad(rank, (0, 0, 0, tokens - len(rank)))
+    basis = torch.cat([rank, feature, torch.zeros(1, width)])  # (T + 4, E)
+    summary = basis @ mix  # (H, T + 4, E)
+    summary[0, -1] = net.combine.bias / math.sqrt(width)
+    readout = summary.flatten(0, 1) @ basis.T
+    return folded @ feature.T, folded @ rank.T, readout
+
+
+def numpy32(x: Tensor) -> Floats:
+    """Return a contiguous float32 copy."""
+    return np.ascontiguousarray(x.detach().cpu().float().numpy())
+
+
+def pad_nodes(x: Tensor) -> Tensor:
+    """Return x with the last axis padded with zeros to a multiple of LANES."""
+    return F.pad(x, (0, -x.shape[-1] % LANES))

@@ -1,11 +1,13 @@
-"""Iterated local search for TSP: 2-opt and Or-opt with neighbour lists, and small double bridges to get on from there.
+"""Iterated local search for TSP: 2-opt and Or-opt with neighbour lists, perturbed by small double bridges.
 
-The kernels work on a path between two fixed ends, the nodes of a tour or of a part of one. That is how several threads
-work on one tour. Nodes elsewhere have the place ELSEWHERE. Every move is a few reversals, so undoing a kick that led
-nowhere is reversing them backwards.
+The kernels work on a path with fixed ends, which may be a part of a tour: that is how several threads share one tour.
+Every move is a sequence of reversals, so a perturbation that led to no gain is undone by repeating its reversals
+backwards.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -16,16 +18,36 @@ from elgo.search.distances import Distances, distance
 from elgo.search.giant_tour import NodeArray
 from elgo.search.rng import RandomState, uniform
 
-ELSEWHERE = -1
-BREADTH = 8  # near nodes that a move may connect to
-LONGEST = 3  # segment that Or-opt moves
-SPREAD = 30  # nodes in each of the two segments that a kick exchanges, at most
-FARTHEST = 50_000  # nodes that a move may reverse
-ROOM = 8  # free lines of the log, more than one move takes
-TINY = 1e-9  # a gain below this is rounding
+OUTSIDE = -1  # position of a node that is not on the path
+NEIGHBOURS = 8  # nearest nodes of a node that a move may connect it to
+MAX_SEGMENT = 3  # nodes that Or-opt moves
+MAX_BRIDGE = 30  # nodes in each of the two segments that a double bridge exchanges
+MAX_REVERSED = 50_000  # nodes that a move may reverse
+LOG_SIZE = 4096  # reversals that can be undone
+LOG_RESERVE = 8  # entries of the log kept free; no move takes more
+EPSILON = 1e-9  # smaller gains are rounding errors
+SMALLEST = 8  # nodes of a path that can be perturbed
 
-# state (3,): reversals in the log (-1: they are not logged), first and number of waiting nodes
-LOGGED, FIRST, WAITING = range(3)
+COUNTERS = np.dtype([(name, np.int64) for name in ("head", "waiting", "logged")])
+
+
+class PathSearch(NamedTuple):
+    """The state of the search.
+
+    path      (m,) the nodes in their order
+    position  (n,) of each node on the path, or OUTSIDE
+    queue     (m,) ring buffer of the nodes whose moves are to be tried
+    queued    (n,) whether a node is in it
+    log       (LOG_SIZE, 2) ends of the reversals since the perturbation
+    counters  (1,) head: first entry of the queue; waiting: its length; logged: reversals in the log, -1 for no logging
+    """
+
+    path: NodeArray
+    position: NodeArray
+    queue: NodeArray
+    queued: NDArray[np.bool_]
+    log: NodeArray
+    counters: NDArray[np.void]
 
 
 @njit(cache=True, nogil=True)
@@ -33,54 +55,52 @@ def iterated_local_search(
     data: SearchArrays, path: NodeArray, perturbations: int, random_state: RandomState
 ) -> tuple[NodeArray, float]:
     """Improve a path to a local optimum, then by perturbations; return the path and how much shorter it is."""
-    distances, neighbours = data.distances, data.neighbours
-    path = path.copy()
-    size = len(path)
-    place = np.full(len(neighbours), ELSEWHERE, np.int32)
-    for k in range(size):
-        place[path[k]] = k
-    queue = path.copy()
-    waits = np.zeros(len(neighbours), np.bool_)
-    waits[path] = True
-    log = np.empty((4096, 2), np.int32)
-    state = np.array([-1, 0, size], np.int64)
-    gain = _descend(distances, neighbours, path, place, queue, waits, log, state)
-    if size < 8:
-        return path, gain
+    search = _start(path, len(data.neighbours))
+    gain = _descend(data, search)
+    if len(path) < SMALLEST:
+        return search.path, gain
     for _ in range(perturbations):
-        state[LOGGED] = 0
-        change = _double_bridge(distances, path, place, queue, waits, log, state, random_state)
-        change += _descend(distances, neighbours, path, place, queue, waits, log, state)
+        search.counters[0].logged = 0
+        change = _double_bridge(data.distances, search, random_state)
+        change += _descend(data, search)
         if change >= 0.0:
             gain += change
-            continue
-        for k in range(state[LOGGED] - 1, -1, -1):
-            _reverse(path, place, log[k, 0], log[k, 1])
-    return path, gain
+        else:
+            _undo(search)
+    return search.path, gain
 
 
 @njit(cache=True, nogil=True)
-def _descend(
-    distances: Distances,
-    neighbours: NodeArray,
-    path: NodeArray,
-    place: NodeArray,
-    queue: NodeArray,
-    waits: NDArray[np.bool_],
-    log: NodeArray,
-    state: NDArray[np.int64],
-) -> float:
-    """Move the waiting nodes until none of them gains by it; the gain."""
+def _start(path: NodeArray, size: int) -> PathSearch:
+    """Return the state with all nodes of the path in the queue; `size` is the number of nodes of the instance."""
+    position = np.full(size, OUTSIDE, np.int32)
+    queued = np.zeros(size, np.bool_)
+    for k in range(len(path)):
+        position[path[k]] = k
+        queued[path[k]] = True
+    counters = np.zeros(1, COUNTERS)
+    counters[0].waiting = len(path)
+    counters[0].logged = -1
+    return PathSearch(path.copy(), position, path.copy(), queued, np.empty((LOG_SIZE, 2), np.int32), counters)
+
+
+@njit(cache=True, nogil=True)
+def _descend(data: SearchArrays, search: PathSearch) -> float:
+    """Apply moves of the queued nodes until none gains; return the total gain.
+
+    If the log is full the search ends earlier, and the nodes that are left wait for the next call.
+    """
     total = 0.0
-    while state[WAITING] > 0 and state[LOGGED] < len(log) - ROOM:  # what waits then comes with the next kick
-        node = queue[state[FIRST]]
-        state[FIRST] = (state[FIRST] + 1) % len(queue)
-        state[WAITING] -= 1
-        waits[node] = False
-        while state[LOGGED] < len(log) - ROOM:
-            gain = _two_opt(distances, neighbours, path, place, queue, waits, log, state, node)
+    counters = search.counters
+    while counters[0].waiting > 0 and counters[0].logged < LOG_SIZE - LOG_RESERVE:
+        node = search.queue[counters[0].head]
+        counters[0].head = (counters[0].head + 1) % len(search.queue)
+        counters[0].waiting -= 1
+        search.queued[node] = False
+        while counters[0].logged < LOG_SIZE - LOG_RESERVE:
+            gain = _two_opt(data, search, node)
             if gain == 0.0:
-                gain = _or_opt(distances, neighbours, path, place, queue, waits, log, state, node)
+                gain = _or_opt(data, search, node)
             if gain == 0.0:
                 break
             total += gain
@@ -88,175 +108,148 @@ def _descend(
 
 
 @njit(cache=True, nogil=True)
-def _two_opt(
-    distances: Distances,
-    neighbours: NodeArray,
-    path: NodeArray,
-    place: NodeArray,
-    queue: NodeArray,
-    waits: NDArray[np.bool_],
-    log: NodeArray,
-    state: NDArray[np.int64],
-    a: int,
-) -> float:
-    """The first exchange of two edges, one of them at node a, that gains; what it gains, 0 if there is none."""
+def _two_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
+    """Apply the first improving exchange of two edges, one of them at node a; return its gain, or 0 without one."""
+    distances, neighbours, path, position = data.distances, data.neighbours, search.path, search.position
     last = len(path) - 1
     for side in (1, -1):
-        i = place[a]
+        i = position[a]
         if not 0 <= i + side <= last:
             continue
         b = path[i + side]
         length = distance(distances, a, b)
-        for k in range(min(BREADTH, neighbours.shape[1])):
+        for k in range(min(NEIGHBOURS, neighbours.shape[1])):
             c = neighbours[a, k]
-            much = length - distance(distances, a, c)
-            if much <= TINY:
+            saved = length - distance(distances, a, c)
+            if saved <= EPSILON:
                 break
-            j = place[c]
-            if j == ELSEWHERE or not 0 <= j + side <= last:
+            j = position[c]
+            if j == OUTSIDE or not 0 <= j + side <= last:
                 continue
             d = path[j + side]
-            gain = much + distance(distances, c, d) - distance(distances, b, d)
-            if gain <= TINY or abs(i - j) > FARTHEST:
+            gain = saved + distance(distances, c, d) - distance(distances, b, d)
+            if gain <= EPSILON or abs(i - j) > MAX_REVERSED:
                 continue
             low, high = min(i, j), max(i, j)
             if side == 1:
-                _move(path, place, log, state, low + 1, high)
+                _reverse(search, low + 1, high)
             else:
-                _move(path, place, log, state, low, high - 1)
+                _reverse(search, low, high - 1)
             for node in (a, b, c, d):
-                _wait(queue, waits, state, node)
+                _enqueue(search, node)
             return gain
     return 0.0
 
 
 @njit(cache=True, nogil=True)
-def _or_opt(
-    distances: Distances,
-    neighbours: NodeArray,
-    path: NodeArray,
-    place: NodeArray,
-    queue: NodeArray,
-    waits: NDArray[np.bool_],
-    log: NodeArray,
-    state: NDArray[np.int64],
-    a: int,
-) -> float:
-    """The first gain by moving a short segment with node a at one end beside a near node of a; 0 if there is none."""
+def _or_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
+    """Apply the first improving move of a short segment, with node a at one end, next to a neighbour of a.
+
+    Return its gain, or 0 if there is none.
+    """
+    distances, neighbours, path, position = data.distances, data.neighbours, search.path, search.position
     last = len(path) - 1
-    i = place[a]
-    for side in (1, -1):  # the segment reaches from a to this side
-        for length in range(LONGEST):
+    i = position[a]
+    for side in (1, -1):  # the segment extends from a to this side
+        for length in range(MAX_SEGMENT):
             far = i + side * length
             low, high = min(i, far), max(i, far)
-            if low < 1 or high > last - 1:  # the ends stay
+            if low < 1 or high > last - 1:  # the ends of the path are fixed
                 break
             end = path[far]
             left, right = path[low - 1], path[high + 1]
-            out = distance(distances, left, path[low]) + distance(distances, path[high], right)
-            out -= distance(distances, left, right)
-            for k in range(min(BREADTH, neighbours.shape[1])):
+            removed = distance(distances, left, path[low]) + distance(distances, path[high], right)
+            removed -= distance(distances, left, right)
+            for k in range(min(NEIGHBOURS, neighbours.shape[1])):
                 c = neighbours[a, k]
-                much = out - distance(distances, a, c)
-                if much <= TINY:
+                saved = removed - distance(distances, a, c)
+                if saved <= EPSILON:
                     break
-                j = place[c]
-                if j == ELSEWHERE or low <= j <= high or abs(i - j) > FARTHEST:
+                j = position[c]
+                if j == OUTSIDE or low <= j <= high or abs(i - j) > MAX_REVERSED:
                     continue
-                for step in (1, -1):  # between c and the node on this side of it
+                for step in (1, -1):  # insert between c and the node on this side of it
                     if not 0 <= j + step <= last or low <= j + step <= high:
                         continue
                     d = path[j + step]
-                    gain = much + distance(distances, c, d) - distance(distances, end, d)
-                    if gain <= TINY:
+                    gain = saved + distance(distances, c, d) - distance(distances, end, d)
+                    if gain <= EPSILON:
                         continue
-                    first, second = min(j, j + step), max(j, j + step)
-                    turned = (step == 1) == (side == -1)  # a comes beside c
-                    _shift(path, place, log, state, low, high, first, second, turned)
+                    _move_segment(search, low, high, min(j, j + step), (step == 1) == (side == -1))  # a next to c
                     for node in (a, end, left, right, c, d):
-                        _wait(queue, waits, state, node)
+                        _enqueue(search, node)
                     return gain
     return 0.0
 
 
 @njit(cache=True, nogil=True)
-def _double_bridge(
-    distances: Distances,
-    path: NodeArray,
-    place: NodeArray,
-    queue: NodeArray,
-    waits: NDArray[np.bool_],
-    log: NodeArray,
-    state: NDArray[np.int64],
-    random_state: RandomState,
-) -> float:
-    """Exchange two neighbouring short segments somewhere; what that gains, hardly ever more than 0."""
-    spread = min(SPREAD, (len(path) - 2) // 3)
-    one, two = 1 + int(uniform(random_state) * spread), 1 + int(uniform(random_state) * spread)
+def _double_bridge(distances: Distances, search: PathSearch, random_state: RandomState) -> float:
+    """Exchange two random short segments that follow each other; return the gain, usually negative."""
+    path = search.path
+    longest = min(MAX_BRIDGE, (len(path) - 2) // 3)
+    one, two = 1 + int(uniform(random_state) * longest), 1 + int(uniform(random_state) * longest)
     low = 1 + int(uniform(random_state) * (len(path) - 1 - one - two))
     middle, high = low + one, low + one + two - 1
     left, right = path[low - 1], path[high + 1]
     a, b, c, d = path[low], path[middle - 1], path[middle], path[high]
     gain = distance(distances, left, a) + distance(distances, b, c) + distance(distances, d, right)
     gain -= distance(distances, left, c) + distance(distances, d, a) + distance(distances, b, right)
-    _shift(path, place, log, state, low, middle - 1, high, high + 1, False)
+    _move_segment(search, low, middle - 1, high, False)
     for node in (left, a, b, c, d, right):
-        _wait(queue, waits, state, node)
+        _enqueue(search, node)
     return gain
 
 
 @njit(inline="always")
-def _wait(queue: NodeArray, waits: NDArray[np.bool_], state: NDArray[np.int64], node: int) -> None:
-    """Let a node wait for its turn, unless it does already."""
-    if not waits[node]:
-        waits[node] = True
-        queue[(state[FIRST] + state[WAITING]) % len(queue)] = node
-        state[WAITING] += 1
+def _enqueue(search: PathSearch, node: int) -> None:
+    """Add a node to the queue unless it is there already."""
+    if not search.queued[node]:
+        search.queued[node] = True
+        search.queue[(search.counters[0].head + search.counters[0].waiting) % len(search.queue)] = node
+        search.counters[0].waiting += 1
 
 
 @njit(cache=True, nogil=True)
-def _shift(
-    path: NodeArray,
-    place: NodeArray,
-    log: NodeArray,
-    state: NDArray[np.int64],
-    low: int,
-    high: int,
-    first: int,
-    second: int,
-    turned: bool,
-) -> None:
-    """Move what is at low..high between the neighbouring places first and second, turned round or not."""
+def _move_segment(search: PathSearch, low: int, high: int, before: int, reverse: bool) -> None:
+    """Move the segment at positions low..high between positions before and before + 1, reversed or not."""
     size = high - low + 1
-    if first > high:
-        _move(path, place, log, state, low, first)
-        _move(path, place, log, state, low, first - size)
-        if not turned:
-            _move(path, place, log, state, first - size + 1, first)
+    if before > high:
+        _reverse(search, low, before)
+        _reverse(search, low, before - size)
+        if not reverse:
+            _reverse(search, before - size + 1, before)
     else:
-        _move(path, place, log, state, second, high)
-        _move(path, place, log, state, second + size, high)
-        if not turned:
-            _move(path, place, log, state, second, second + size - 1)
+        _reverse(search, before + 1, high)
+        _reverse(search, before + 1 + size, high)
+        if not reverse:
+            _reverse(search, before + 1, before + size)
 
 
 @njit(inline="always")
-def _move(path: NodeArray, place: NodeArray, log: NodeArray, state: NDArray[np.int64], low: int, high: int) -> None:
-    """Reverse the path between two places, and log it while a kick may have to be undone."""
-    _reverse(path, place, low, high)
-    if state[LOGGED] >= 0:
-        log[state[LOGGED], 0] = low
-        log[state[LOGGED], 1] = high
-        state[LOGGED] += 1
+def _reverse(search: PathSearch, low: int, high: int) -> None:
+    """Reverse the path at positions low..high, and log it if a perturbation may have to be undone."""
+    _reverse_path(search.path, search.position, low, high)
+    logged = search.counters[0].logged
+    if logged >= 0:
+        search.log[logged, 0] = low
+        search.log[logged, 1] = high
+        search.counters[0].logged = logged + 1
+
+
+@njit(inline="always")
+def _undo(search: PathSearch) -> None:
+    """Undo all logged reversals."""
+    for k in range(search.counters[0].logged - 1, -1, -1):
+        _reverse_path(search.path, search.position, search.log[k, 0], search.log[k, 1])
 
 
 @njit(cache=True, nogil=True)
-def _reverse(path: NodeArray, place: NodeArray, low: int, high: int) -> None:
+def _reverse_path(path: NodeArray, position: NodeArray, low: int, high: int) -> None:
     while low < high:
         a, b = path[low], path[high]
         path[low], path[high] = b, a
-        place[b], place[a] = low, high
+        position[b], position[a] = low, high
         low += 1
         high -= 1
     if low == high:
-        place[path[low]] = low
+        position[path[low]] = low

@@ -11,7 +11,9 @@ from elgo.problem.plane import embed
 from elgo.problem.solution import Solution
 from elgo.search.data import SearchData, prepare
 from elgo.search.giant_tour import NodeArray, to_giant_tour, to_routes
+from elgo.search.linked_routes import LinkedRoutes
 from elgo.search.savings import savings
+from elgo.search.sisr import ruin_and_recreate
 
 ASYMMETRIC = "asymmetric"
 DISTANCE_KINDS = [*Metric, ASYMMETRIC]
@@ -64,6 +66,15 @@ def prepared(customers: int, seed: int = 0) -> tuple[SearchData, NodeArray]:
     return prepare(instance), to_giant_tour(savings(instance))
 
 
+def tight(seed: int) -> tuple[SearchData, NodeArray]:
+    """Nearly full vehicles, hardly more than are needed."""
+    rng = np.random.default_rng(seed)
+    demand = np.r_[0, rng.integers(1, 10, 30)]
+    data = prepare(Instance("tight", 100 * random_points(rng, 31), Metric.EXACT, demand, 20))
+    state = np.array([0x9E3779B97F4A7C15], np.uint64)
+    return data, ruin_and_recreate(data.arrays, to_giant_tour(savings(data.instance)), 0, 2000, 1e3, state).current
+
+
 def solution(data: SearchData, giant_tour: NodeArray) -> Solution:
     return Solution(data.instance, tuple(map(tuple, to_routes(giant_tour))))
 
@@ -71,3 +82,14 @@ def solution(data: SearchData, giant_tour: NodeArray) -> Solution:
 def on_a_line(places: list[float], demand: list[float] | None = None, capacity: float | None = None) -> Instance:
     """Nodes at these places of the x axis."""
     return Instance("line", [(x, 0.0) for x in places], Metric.EXACT, demand=demand, capacity=capacity)  # type: ignore[arg-type]
+
+
+def routes_of(linked: LinkedRoutes) -> list[list[int]]:
+    """The routes by their numbers, the empty ones too."""
+    routes: list[list[int]] = []
+    for first in linked.routes["first"].tolist():
+        route = [first] if first else []
+        while route and linked.nodes["next"][route[-1]]:
+            route.append(int(linked.nodes["next"][route[-1]]))
+        routes.append(route)
+    return routes

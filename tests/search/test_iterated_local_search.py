@@ -1,6 +1,7 @@
 """Iterated local search for TSP: the gain is that of the path, and the ends stay fixed."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -56,3 +57,24 @@ def test_the_same_seed_gives_the_same_path() -> None:
     instance = random_instance("tsp", 80)
     path = np.arange(80, dtype=np.int32)
     assert np.array_equal(search(instance, path, 500, 1)[0], search(instance, path, 500, 1)[0])
+
+
+def moves(path: list[int]) -> Iterator[list[int]]:
+    """All paths that one 2-opt or Or-opt move makes of a path whose ends are fixed."""
+    last = len(path) - 1
+    for low, high in itertools.combinations(range(1, last), 2):
+        yield path[:low] + path[low : high + 1][::-1] + path[high + 1 :]
+    for size in (1, 2, 3):
+        for low in range(1, last + 1 - size):
+            segment, rest = path[low : low + size], path[:low] + path[low + size :]
+            for k in range(1, len(rest)):
+                yield from (rest[:k] + piece + rest[k:] for piece in (segment, segment[::-1]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_perturbations_the_path_is_a_local_optimum(seed: int) -> None:
+    """With 9 nodes the neighbour lists hold all of them."""
+    instance = random_instance("tsp", 9, Metric.EXACT, seed=seed)
+    found, _ = search(instance, np.arange(9, dtype=np.int32), 0)
+    shortest = min(length(instance, np.array(path)) for path in moves(found.tolist()))
+    assert shortest >= length(instance, found) - 1e-9

@@ -1,4 +1,4 @@
-"""The yardstick of benchmarks/decode.py: a straightforward step-by-step decoder in torch, on our own weights.
+"""The baseline of benchmarks/decode.py: a straightforward step-by-step decoder in torch, on our own weights.
 
 At each step, and for every rollout, it does the work that the official ELG code does:
 
@@ -37,23 +37,23 @@ INF = math.inf
 
 
 class Encoded(NamedTuple):
-    """What the encoder leaves for the steps."""
+    """What is computed once from the nodes."""
 
     nodes: Tensor  # (B, N, D)
     keys: Tensor  # (B, H, N, d)
     values: Tensor  # (B, H, N, d)
-    query_first: Tensor | None  # (B, M, D) TSP: what the first node adds to the query
+    query_first: Tensor | None  # (B, M, D) TSP: contribution of the first node to the query
 
 
 @dataclass
-class Walk:
+class State:
     """B x M partial solutions, changed in place by each step."""
 
     coords: Tensor  # (B, N, 2)
     distance: Tensor  # (B, N, N)
     chosen: Tensor  # (B, M, t) nodes so far
-    visited: Tensor  # (B, M, N) -inf at nodes that are served
-    mask: Tensor  # (B, M, N) -inf at nodes that may not come next
+    visited: Tensor  # (B, M, N) -inf for nodes that are served
+    mask: Tensor  # (B, M, N) -inf for nodes that are not valid
     demand: Tensor | None = None  # (B, N) in units, exact in float32
     load: Tensor | None = None  # (B, M) units left
     capacity: Tensor | None = None  # (B, 1)
@@ -64,12 +64,12 @@ class Walk:
 
 
 def check(config: PolicyConfig) -> None:
-    """ValueError unless the yardstick knows this network: the paper's, with the depot as a token."""
+    """Raise ValueError unless the baseline implements this network: the paper's, with the depot as a token."""
     plain = PolicyConfig(config.problem)
     for field in ("global_policy", "local_policy", "penalty", "local_layers", "coordinates"):
         is_, known = getattr(config, field), getattr(plain, field)
         if is_ != known:
-            raise ValueError(f"{field} is {is_!r}, the baseline knows {known!r} only")
+            raise ValueError(f"{field} is {is_!r}, the baseline implements {known!r} only")
 
 
 @torch.inference_mode()
@@ -80,7 +80,7 @@ def decode(
     steps: int | None = None,
     on_step: Callable[[], None] = lambda: None,
 ) -> NDArray[np.int64]:
-    """Greedy rollouts (B, M, T) of B tasks of one size from the same starts (M,), the start first.
+    """Return the greedy rollouts (B, M, T) of B tasks of one size from the same starts (M,), the start first.
 
     Ends after `steps` steps if given. `on_step` is called after the encoder and after each step.
     """
@@ -89,34 +89,34 @@ def decode(
     first = torch.from_numpy(starts).expand(len(tasks), -1)
     assert policy.global_ is not None
     encoded = encode(policy.global_, batch, first)
-    walk = begin(batch, first)
+    state = begin(batch, first)
     on_step()
-    while not finished(walk) and (steps is None or walk.chosen.shape[2] <= steps):
-        move(walk, choose(policy, encoded, walk))
+    while not finished(state) and (steps is None or state.chosen.shape[2] <= steps):
+        move(state, choose(policy, encoded, state))
         on_step()
-    return walk.chosen.numpy()
+    return state.chosen.numpy()
 
 
-def choose(policy: Policy, encoded: Encoded, walk: Walk) -> Tensor:
-    """(B, M) the node that the policy likes best, for each rollout."""
-    return probabilities(policy, encoded, walk).argmax(-1)
+def choose(policy: Policy, encoded: Encoded, state: State) -> Tensor:
+    """Return the most probable next node (B, M) of each rollout."""
+    return probabilities(policy, encoded, state).argmax(-1)
 
 
-def probabilities(policy: Policy, encoded: Encoded, walk: Walk) -> Tensor:
-    """(B, M, N) of the next node, for each rollout."""
+def probabilities(policy: Policy, encoded: Encoded, state: State) -> Tensor:
+    """Return the probabilities (B, M, N) of the next node."""
     assert policy.global_ is not None
-    distance, angle = look_around(walk)
-    u = global_scores(policy.global_, encoded, walk)
-    u = u - penalty(policy.config, walk, distance)
-    u = u + local_scores(policy.local, walk, distance, angle)
-    return (policy.config.clip * u.tanh() + walk.mask).softmax(-1)
+    distance, angle = relative_positions(state)
+    u = global_scores(policy.global_, encoded, state)
+    u = u - penalty(policy.config, state, distance)
+    u = u + local_scores(policy.local, state, distance, angle)
+    return (policy.config.clip * u.tanh() + state.mask).softmax(-1)
 
 
-def look_around(walk: Walk) -> tuple[Tensor, Tensor]:
-    """Distance and angle of all nodes seen from the current node, (B, M, N) each."""
-    n = walk.coords.shape[1]
-    distance = walk.distance.gather(1, walk.current[:, :, None].expand(-1, -1, n))
-    relative = walk.coords[:, None] - gather_nodes(walk.coords, walk.current)[:, :, None]  # (B, M, N, 2)
+def relative_positions(state: State) -> tuple[Tensor, Tensor]:
+    """Return distance and angle of all nodes seen from the current node, (B, M, N) each."""
+    n = state.coords.shape[1]
+    distance = state.distance.gather(1, state.current[:, :, None].expand(-1, -1, n))
+    relative = state.coords[:, None] - gather_nodes(state.coords, state.current)[:, :, None]  # (B, M, N, 2)
     return distance, torch.atan2(relative[..., 1], relative[..., 0])
 
 
@@ -124,26 +124,26 @@ def look_around(walk: Walk) -> tuple[Tensor, Tensor]:
 
 
 def encode(net: GlobalPolicy, batch: Batch, first: Tensor) -> Encoded:
-    """The encoder's own layers, which both decoders share, and what is computed once from the nodes."""
+    """Return what is computed once from the nodes, by the encoder that both decoders share."""
     nodes = net.embeddings(batch)
     keys, values = (split_heads(project(nodes), net.heads) for project in (net.key, net.value))
     query_first = None if net.query_first is None else net.query_first(gather_nodes(nodes, first))
     return Encoded(nodes, keys, values, query_first)
 
 
-def global_scores(net: GlobalPolicy, encoded: Encoded, walk: Walk) -> Tensor:
-    """u_global (B, M, N)."""
-    query = net.query_last(gather_nodes(encoded.nodes, walk.current))
+def global_scores(net: GlobalPolicy, encoded: Encoded, state: State) -> Tensor:
+    """Return u_global (B, M, N)."""
+    query = net.query_last(gather_nodes(encoded.nodes, state.current))
     if encoded.query_first is not None:
         query = query + encoded.query_first
-    if net.query_load is not None and walk.load is not None and walk.capacity is not None:
-        query = query + net.query_load((walk.load / walk.capacity)[:, :, None])
-    glimpse = attention(split_heads(query, net.heads), encoded.keys, encoded.values, walk.mask[:, None])
+    if net.query_load is not None and state.load is not None and state.capacity is not None:
+        query = query + net.query_load((state.load / state.capacity)[:, :, None])
+    glimpse = attention(split_heads(query, net.heads), encoded.keys, encoded.values, state.mask[:, None])
     return net.combine(glimpse) @ encoded.nodes.transpose(1, 2) / math.sqrt(query.shape[2])
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Multi-head attention; mask is 0 or -inf. (..., H, M, d) -> (..., M, H * d)."""
+    """Return the multi-head attention (..., M, H * d) of queries (..., H, M, d); mask is 0 or -inf."""
     score = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]) + mask
     return (score.softmax(-1) @ value).transpose(-3, -2).flatten(-2)
 
@@ -151,10 +151,10 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor
 # --- penalty and local policy ----------------------------------------------------------------------------------------
 
 
-def nearest(config: PolicyConfig, walk: Walk, distance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Distance over the largest, index and presence (B, M, K) of the K nearest valid nodes; the depot is not one."""
-    far = distance - walk.mask  # +inf where a node may not come next
-    if walk.demand is not None:
+def nearest(config: PolicyConfig, state: State, distance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return relative distance, index and presence (B, M, K) of the K nearest valid nodes without the depot."""
+    far = distance - state.mask  # +inf for nodes that are not valid
+    if state.demand is not None:
         far[:, :, 0] = INF
     value, index = far.topk(min(config.neighbours, far.shape[2]), largest=False, sorted=True)
     present = value < INF
@@ -163,32 +163,32 @@ def nearest(config: PolicyConfig, walk: Walk, distance: Tensor) -> tuple[Tensor,
     return value / radius.masked_fill(radius == 0, 1.0), index, present
 
 
-def penalty(config: PolicyConfig, walk: Walk, distance: Tensor) -> Tensor:
-    """Distance over the largest among the K nearest, xi elsewhere, 0 at the depot (B, M, N)."""
-    share, index, present = nearest(config, walk, distance)
+def penalty(config: PolicyConfig, state: State, distance: Tensor) -> Tensor:
+    """Return the penalty (B, M, N): relative distance for the K nearest, xi elsewhere, 0 for the depot."""
+    share, index, present = nearest(config, state, distance)
     out = torch.full_like(distance, config.xi).scatter_(2, index, share.masked_fill(~present, config.xi))
-    if walk.demand is not None:
+    if state.demand is not None:
         out[:, :, 0] = 0.0
     return out
 
 
-def local_scores(net: LocalPolicy, walk: Walk, distance: Tensor, angle: Tensor) -> Tensor:
-    """u_local (B, M, N), 0 at nodes that are not among the K nearest."""
-    share, index, present = nearest(net.config, walk, distance)
-    token = tokens(net, walk, share, angle, index, present)
+def local_scores(net: LocalPolicy, state: State, distance: Tensor, angle: Tensor) -> Tensor:
+    """Return u_local (B, M, N), 0 for nodes that are not among the K nearest."""
+    share, index, present = nearest(net.config, state, distance)
+    token = tokens(net, state, share, angle, index, present)
     if net.has_depot:  # the depot is token 0
         index = pad(index, (1, 0))
-        present = torch.cat([walk.mask[:, :, :1] == 0, present], dim=2)
+        present = torch.cat([state.mask[:, :, :1] == 0, present], dim=2)
     score = token_scores(net, token, present)  # (B, M, T)
     return torch.zeros_like(distance).scatter_add_(2, index, score * present)
 
 
-def tokens(net: LocalPolicy, walk: Walk, share: Tensor, angle: Tensor, index: Tensor, present: Tensor) -> Tensor:
-    """Embedded neighbours (B, M, K or 1 + K, E): their features are zero where absent."""
+def tokens(net: LocalPolicy, state: State, share: Tensor, angle: Tensor, index: Tensor, present: Tensor) -> Tensor:
+    """Return the embedded neighbours (B, M, K or 1 + K, E); features of absent ones are zero."""
     x = torch.stack([share, angle.gather(2, index)], dim=3)
-    if walk.demand is not None and walk.load is not None:
-        demand = walk.demand[:, None].expand_as(walk.mask).gather(2, index)
-        x = torch.cat([x, (demand / walk.load.clamp(min=1)[:, :, None])[..., None]], dim=3)
+    if state.demand is not None and state.load is not None:
+        demand = state.demand[:, None].expand_as(state.mask).gather(2, index)
+        x = torch.cat([x, (demand / state.load.clamp(min=1)[:, :, None])[..., None]], dim=3)
     h = net.embed(x * present[..., None])
     if net.has_depot:
         h = torch.cat([net.depot.expand(*h.shape[:2], 1, -1), h], dim=2)
@@ -196,7 +196,7 @@ def tokens(net: LocalPolicy, walk: Walk, share: Tensor, angle: Tensor, index: Te
 
 
 def token_scores(net: LocalPolicy, token: Tensor, present: Tensor) -> Tensor:
-    """The context vector attends to the tokens (B, M, T, E) and is compared with each, (B, M, T)."""
+    """Return the scores (B, M, T) of tokens (B, M, T, E): each is compared with the context's attention to all."""
     context = net.context.expand(*token.shape[:2], 1, -1)
     query, key, value = (
         x.unflatten(-1, (net.config.local_heads, -1)).transpose(2, 3)  # (B, M, H, 1 or T, E / H)
@@ -211,37 +211,37 @@ def token_scores(net: LocalPolicy, token: Tensor, present: Tensor) -> Tensor:
 # --- environment -----------------------------------------------------------------------------------------------------
 
 
-def begin(batch: Batch, first: Tensor) -> Walk:
-    """The rollouts after their first move to `first` (B, M)."""
+def begin(batch: Batch, first: Tensor) -> State:
+    """Return the rollouts after their first move to `first` (B, M)."""
     coords = batch.coords.float()
     distance = torch.cdist(batch.coords, batch.coords, compute_mode="donot_use_mm_for_euclid_dist").float()
     shape = (*first.shape, coords.shape[1])
-    walk = Walk(coords, distance, first[:, :, None][:, :, :0], torch.zeros(shape), torch.zeros(shape))
+    state = State(coords, distance, first[:, :, None][:, :, :0], torch.zeros(shape), torch.zeros(shape))
     if batch.demand is not None and batch.capacity is not None:
-        walk.demand, walk.capacity = batch.demand.float(), batch.capacity[:, None].float()
-        walk.load = walk.capacity.expand(first.shape).clone()
-    move(walk, first)
-    return walk
+        state.demand, state.capacity = batch.demand.float(), batch.capacity[:, None].float()
+        state.load = state.capacity.expand(first.shape).clone()
+    move(state, first)
+    return state
 
 
-def move(walk: Walk, node: Tensor) -> None:
-    """Go to `node` (B, M): extend the solutions, renew the masks."""
-    walk.chosen = torch.cat([walk.chosen, node[:, :, None]], dim=2)
-    walk.visited.scatter_(2, node[:, :, None], -INF)
-    walk.mask = walk.visited.clone()
-    if walk.demand is None or walk.load is None or walk.capacity is None:
+def move(state: State, node: Tensor) -> None:
+    """Move to `node` (B, M): extend the solutions and update the masks."""
+    state.chosen = torch.cat([state.chosen, node[:, :, None]], dim=2)
+    state.visited.scatter_(2, node[:, :, None], -INF)
+    state.mask = state.visited.clone()
+    if state.demand is None or state.load is None or state.capacity is None:
         return
     at_depot = node == 0
-    walk.load -= walk.demand.gather(1, node)
-    walk.load = torch.where(at_depot, walk.capacity, walk.load)
-    walk.visited[:, :, 0] = 0.0
-    done = (walk.visited[:, :, 1:] == -INF).all(-1)
-    walk.mask.masked_fill_(walk.demand[:, None] > walk.load[:, :, None], -INF)
-    walk.mask[:, :, 0] = torch.where(at_depot & ~done, -INF, 0.0)
+    state.load -= state.demand.gather(1, node)
+    state.load = torch.where(at_depot, state.capacity, state.load)
+    state.visited[:, :, 0] = 0.0
+    done = (state.visited[:, :, 1:] == -INF).all(-1)
+    state.mask.masked_fill_(state.demand[:, None] > state.load[:, :, None], -INF)
+    state.mask[:, :, 0] = torch.where(at_depot & ~done, -INF, 0.0)
 
 
-def finished(walk: Walk) -> bool:
-    """Whether every node is served and, in CVRP, every vehicle is back."""
-    if walk.demand is None:
-        return walk.chosen.shape[2] == walk.coords.shape[1]
-    return bool((walk.visited[:, :, 1:] == -INF).all() and (walk.current == 0).all())
+def finished(state: State) -> bool:
+    """Return whether every node is served and, in CVRP, every vehicle is at the depot."""
+    if state.demand is None:
+        return state.chosen.shape[2] == state.coords.shape[1]
+    return bool((state.visited[:, :, 1:] == -INF).all() and (state.current == 0).all())

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elgo.problem.files import COST_TABLES, read, read_solution
+from elgo.problem.files.text import is_number, is_possible_cost
 from elgo.problem.generate import KOOL_COUNT, as_instance, generate, kool_test_set
 from elgo.problem.instance import Instance, Metric
 
@@ -235,17 +236,9 @@ def _check_best_known(file: Path, instance: Instance, table: tuple[str, dict[str
             return
     name, costs = table
     cell = costs.get(file.stem, costs.get(instance.name))
-    if cell is not None and not _is_cost(cell, instance.metric):
+    if cell is not None and not (is_number(cell) and is_possible_cost(float(cell), instance.metric)):
         kind = "a whole number" if instance.metric.rounded else "a number"
         raise ValueError(f"{file.with_name(name)}: cost of {file.stem} is {cell!r}, expected {kind} above 0")
-
-
-def _is_cost(cell: str, metric: Metric) -> bool:
-    try:
-        cost = float(cell)
-    except ValueError:
-        return False
-    return 0 < cost < np.inf and (cost.is_integer() or not metric.rounded)
 
 
 # --- generated sets --------------------------------------------------------------------------------------------------

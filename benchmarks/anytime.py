@@ -79,7 +79,7 @@ def mean(gaps: Sequence[float | None]) -> str:
 def large(args: argparse.Namespace) -> None:
     """A TSP of 20,000 uniform points; costs against the estimate 0.7124 sqrt(N A) of the optimum."""
     nodes, side = 20_000, 1_000_000
-    points = np.random.default_rng(0).integers(0, side, (nodes, 2))
+    points = np.random.default_rng(0).integers(0, side, (nodes, 2)).astype(float)
     instance = Instance("random-20000", points, Metric.EUC_2D)
     estimate = 0.7124 * math.sqrt(nodes) * side
     jit_warm_up("tsp")

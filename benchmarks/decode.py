@@ -9,7 +9,7 @@ take the best of --repeat runs. Each runs in a process of its own, so that peak 
 
 Beyond --full nodes (a) is timed on its first --steps steps and scaled to all of them: a step of (a) costs the same
 from first to last, because it looks at all N nodes every time. Where (a) runs in full, the column "timed on" also has
-what scaling would have said. "same tours" compares as many steps as (a) has done; the last bits of float32 may differ.
+what scaling would have given. "same tours" compares as many steps as (a) has done; the last bits of float32 may differ.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Case:
-    """One row's question."""
+    """What a row of the table measures."""
 
     problem: ProblemName
     size: int  # N: nodes of a TSP, customers of a CVRP
@@ -62,21 +62,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Timed:
-    """What a child process measured."""
+    """The measurement of a child process."""
 
     seconds: float  # best run
     steps: int  # of the longest rollout, after its start
     timed_steps: int
-    scaled: float  # what the first steps alone would have said
+    scaled: float  # seconds estimated from the first steps alone
     memory: int  # peak of the process in bytes, libraries included
-    libraries: int  # of it, what was there before the first run
+    libraries: int  # part of it that was used before the first run
     first_call: float  # loading or compiling the kernels; 0 for the baseline
     actions: NDArray[np.int32]  # (8, N, timed_steps + 1)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row's answer."""
+    """The results of a case."""
 
     problem: ProblemName
     size: int
@@ -99,7 +99,7 @@ class Row:
 
 
 def make_tasks(problem: ProblemName, size: int) -> tuple[list[Task], NDArray[np.int64]]:
-    """A uniform instance under its 8 symmetries, and all its starts."""
+    """Return a uniform instance under its 8 symmetries, and all its starts."""
     sample = generate.generate(np.random.default_rng([SEED, size]), problem, size, "uniform")
     tasks = [Task(symmetry(sample.coords, i), sample.demand, sample.capacity) for i in range(SYMMETRIES)]
     return tasks, np.arange(sample.size - size, sample.size)
@@ -113,7 +113,7 @@ def make_policy(problem: ProblemName, weights: Path | None) -> Policy:
 
 
 def time_ours(case: Case) -> Timed:
-    """Ours on all tasks. Kernels are loaded (or compiled) by a tiny case first, which is not counted."""
+    """Time our decoder on all tasks. A tiny case loads (or compiles) the kernels first and is not counted."""
     policy, config = make_policy(case.problem, case.weights), DecodeConfig(threads=case.threads)
     libraries = peak_memory()
     tiny, few = make_tasks(case.problem, 10)
@@ -127,7 +127,7 @@ def time_ours(case: Case) -> Timed:
 
 
 def time_baseline(case: Case, steps: int, timed_steps: int, first_steps: int) -> Timed:
-    """The baseline on the first `timed_steps` of `steps` steps, scaled if they are not all."""
+    """Time the baseline on the first `timed_steps` of `steps` steps, and scale to all of them."""
     policy = make_policy(case.problem, case.weights)
     libraries = peak_memory()
     tasks, starts = make_tasks(case.problem, case.size)
@@ -156,7 +156,7 @@ def stack(rollouts: Sequence[Rollouts]) -> NDArray[np.int32]:
 
 
 def peak_memory() -> int:
-    """Bytes. ru_maxrss would be inherited from the parent process, VmHWM is not."""
+    """Return bytes. ru_maxrss would be inherited from the parent process, VmHWM is not."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -164,7 +164,7 @@ def peak_memory() -> int:
 
 
 def matmul_peak(threads: int) -> float:
-    """The best FLOP/s of float32 matrix products that torch or numpy reach on this many threads."""
+    """Return the best FLOP/s of float32 matrix products that torch or numpy reach on this many threads."""
     torch.set_num_threads(threads)
     best = 0.0
     for n in (1024, 2048):
@@ -178,7 +178,7 @@ def matmul_peak(threads: int) -> float:
 
 
 def matmul_flops(config: PolicyConfig, size: int, steps: int) -> float:
-    """Floating-point operations of our matrix products for 8 tasks and `size` starts each.
+    """Return the floating-point operations of our matrix products for 8 tasks and `size` starts each.
 
     Counted: the encoder; the tables made once per task; glimpse and scores of every step, over all nodes, visited
     or not. Not counted: what is no matrix product (row products of the glimpse, exponentials, neighbours, arg-max)
@@ -198,7 +198,7 @@ def matmul_flops(config: PolicyConfig, size: int, steps: int) -> float:
 
 
 def in_child(function: Callable[..., T], *arguments: Any) -> T:
-    """function(*arguments) in a fresh process."""
+    """Return function(*arguments), computed in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -233,7 +233,7 @@ def measure(case: Case, first_steps: int, full: int, peak: float) -> Row:
 
 
 def show(rows: Sequence[Row], case: Case, peak: float) -> None:
-    """The table and how to read it, on stdout."""
+    """Print the table and how to read it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("problem")
     for header in ("N", "steps", "(a) s", "(b) s", "a / b", "(a) MB", "(b) MB", "(b) core-µs", "of peak"):
@@ -269,7 +269,7 @@ def show(rows: Sequence[Row], case: Case, peak: float) -> None:
 
 
 def timed_on(row: Row) -> str:
-    """Whether (a) is scaled, and where it is not, how scaling would have done."""
+    """Return whether (a) is scaled, and otherwise what scaling would have given."""
     if row.baseline_timed_steps < row.steps:
         return f"{row.baseline_timed_steps} steps, scaled"
     return f"all; scaled {row.baseline_scaled_seconds:.2f}"
@@ -301,7 +301,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def choose_weights(files: Sequence[Path]) -> dict[ProblemName, Path | None]:
-    """The file for each problem that one was given for; None for random weights of the paper's network."""
+    """Return the weights file of each problem; None for random weights of the paper's network."""
     none: dict[ProblemName, Path | None] = {"tsp": None, "cvrp": None}
     return none | {load_policy(file).config.problem: file for file in files}
 

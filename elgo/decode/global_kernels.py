@@ -50,10 +50,13 @@ def first_factor(tables: GlobalTables, starts: Integers, is_open: Floats, out: F
             out[r, h] = row[0]
 
 
+# Kernels that run once per rollout and head take whole arrays: views and fields of tuples would be counted atomically.
+
+
 @njit(fastmath=FAST)
-def _multiply(first: Floats, r: int, last: Floats, c: int, h: int, rows: Floats, i: int) -> np.float32:
-    """rows[i] = first[r, h] * last[c, h]; return their sum. Whole arrays: views would be counted atomically."""
-    total = np.float32(0.0)
+def _multiply(first: Floats, r: int, last: Floats, c: int, h: int, rows: Floats) -> np.float32:
+    """rows[r % 4] = first[r, h] * last[c, h]; return their sum."""
+    i, total = r % 4, np.float32(0.0)
     for n in range(rows.shape[1]):
         w = first[r, h, n] * last[c, h, n]
         rows[i, n] = w
@@ -63,11 +66,10 @@ def _multiply(first: Floats, r: int, last: Floats, c: int, h: int, rows: Floats,
 
 @njit(fastmath=FAST)
 def _multiply_load(
-    tables: GlobalTables, h: int, c: int, load: np.float32, is_open: Floats, r: int, rows: Floats, i: int
+    last: Floats, c: int, h: int, slope: Floats, load: np.float32, is_open: Floats, r: int, rows: Floats
 ) -> np.float32:
-    """rows[i] = last[c, h] * exp(load * slope[h]) where open; return their sum."""
-    last, slope = tables.last, tables.slope
-    total = np.float32(0.0)
+    """rows[r % 4] = last[c, h] * exp(load * slope[h]) where open; return their sum."""
+    i, total = r % 4, np.float32(0.0)
     for n in range(rows.shape[1]):
         w = last[c, h, n] * exp32(load * slope[h, n]) * is_open[r, n]
         rows[i, n] = w
@@ -76,9 +78,9 @@ def _multiply_load(
 
 
 @njit(nogil=True, fastmath=FAST)
-def _from_scores(tables: GlobalTables, h: int, context: GlimpseContext, r: int, rows: Floats, i: int) -> np.float32:
-    """rows[i] = the weights straight from query and keys, when the tables underflow or are missing; their sum."""
-    first, current, load = context.first[r], context.current[r], context.load[r]
+def _from_scores(tables: GlobalTables, context: GlimpseContext, h: int, r: int, rows: Floats) -> np.float32:
+    """rows[r % 4] = the weights straight from query and keys, when tables underflow or are missing; their sum."""
+    i, first, current, load = r % 4, context.first[r], context.current[r], context.load[r]
     rows[i] = np.float32(0.0)
     for j in range(tables.query_load.shape[1]):
         query = tables.query_last[current, h, j] + load * tables.query_load[h, j]
@@ -114,7 +116,7 @@ def glimpse(tables: GlobalTables, context: GlimpseContext, rows: Floats, out: Fl
     rollouts, d = current.shape[0], tables.query_load.shape[1]
     inverse = np.empty(4, np.float32)
     part = np.empty((4, tables.values.shape[1]), np.float32)
-    last, values = tables.last, tables.values
+    last, slope, values = tables.last, tables.slope, tables.values
     has_table, has_first = last.shape[0] > 0, masked_first.shape[0] > 0
     for h in range(tables.query_load.shape[0]):
         for begin in range(0, rollouts, 4):
@@ -122,13 +124,13 @@ def glimpse(tables: GlobalTables, context: GlimpseContext, rows: Floats, out: Fl
             for i in range(count):
                 r = begin + i
                 if has_first:
-                    total = _multiply(masked_first, r, last, current[r], h, rows, i)
+                    total = _multiply(masked_first, r, last, current[r], h, rows)
                 elif has_table:
-                    total = _multiply_load(tables, h, current[r], load[r], is_open, r, rows, i)
+                    total = _multiply_load(last, current[r], h, slope, load[r], is_open, r, rows)
                 else:
                     total = np.float32(0.0)
                 if total < UNDERFLOW:
-                    total = _from_scores(tables, h, context, r, rows, i)
+                    total = _from_scores(tables, context, h, r, rows)
                 inverse[i] = np.float32(1.0) / total
             for j in range(0, part.shape[1], 2):
                 _four_by_two(rows, values, h, j, part)

@@ -68,7 +68,7 @@ class Observation(NamedTuple):
     weights: Floats  # (R, H * (T + 4)) see _attend
     scores: Floats  # (R, T + 4)
     place: Integers  # (T + 1,) of the neighbours in the list of the current node
-    absent: Floats  # (T,) 0 for tokens that are there, CLOSED for others
+    absent: Floats  # (R, T) 0 for tokens that are there, CLOSED for others
 
 
 def neighbour_lists(coords: NDArray[np.float64], has_depot: bool, euclidean: bool) -> NeighbourLists:
@@ -111,7 +111,7 @@ def new_observation(local: LocalTables, count: int) -> Observation:
         weights=np.zeros((count, local.readout.shape[0]), np.float32),
         scores=np.zeros((count, local.readout.shape[1]), np.float32),
         place=np.zeros(tokens + 1, np.int64),
-        absent=np.zeros(tokens, np.float32),
+        absent=np.zeros((count, tokens), np.float32),
     )
 
 
@@ -156,72 +156,70 @@ def _search_all(
 
 @njit(nogil=True, fastmath=FAST)
 def _observe(
-    lists: NeighbourLists, config: KernelConfig, demand: Integers, state: LocalState, r: int, seen: Observation
+    lists: NeighbourLists, config: KernelConfig, demand: Integers, state: LocalState, seen: Observation
 ) -> None:
-    """Write the neighbours of state r and their features."""
+    """Write the neighbours of each state and their features."""
     x, node, rho, place, absent = seen.features, seen.node, seen.rho, seen.place, seen.absent
-    current, shift = state.current[r], 1 if config.has_depot else 0
-    count = min(config.neighbours, state.open_count[r])
-    found = _search_list(lists.order, current, state.is_open, r, count, place)
-    if found < count:
-        found = _search_all(lists, config, state, r, count, seen)
-    else:
+    order, distance, first, second = lists.order, lists.rho, lists.first, lists.second
+    current, units, open_count, is_open = state
+    shift = 1 if config.has_depot else 0
+    for r in range(current.shape[0]):
+        c, count = current[r], min(config.neighbours, open_count[r])
+        found = _search_list(order, c, is_open, r, count, place)
+        if found < count:
+            found = _search_all(lists, config, state, r, count, seen)
+        else:
+            for t in range(found):
+                j = place[t]
+                node[r, t], rho[r, t] = order[c, j], distance[c, j]
+                x[r, 0, shift + t], x[r, 1, shift + t] = first[c, j], second[c, j]
+        seen.found[r] = found
+        radius = rho[r, found - 1] if found > 0 else np.float32(0.0)
+        inverse = np.float32(1.0) / radius if radius > 0 else np.float32(1.0)
         for t in range(found):
-            j = place[t]
-            node[r, t], rho[r, t] = lists.order[current, j], lists.rho[current, j]
-            x[r, 0, shift + t], x[r, 1, shift + t] = lists.first[current, j], lists.second[current, j]
-    seen.found[r] = found
-    radius = rho[r, found - 1] if found > 0 else np.float32(0.0)
-    inverse = np.float32(1.0) / radius if radius > 0 else np.float32(1.0)
-    for t in range(found):
-        x[r, 0, shift + t] *= inverse
-        rho[r, t] *= inverse
-    for t in range(absent.shape[0]):
-        absent[t] = np.float32(0.0) if shift <= t and t < found + shift else CLOSED
-    if config.euclidean:
-        for t in range(found):
-            x[r, 1, shift + t] *= inverse
-    if config.has_depot:
-        absent[0] = np.float32(0.0) if state.is_open[r, 0] > 0 else CLOSED
-        share = np.float32(1.0) / np.float32(max(state.units[r], 1))
-        for t in range(found):
-            x[r, 2, 1 + t] = np.float32(demand[node[r, t]]) * share
+            x[r, 0, shift + t] *= inverse
+            rho[r, t] *= inverse
+        for t in range(absent.shape[1]):
+            absent[r, t] = np.float32(0.0) if shift <= t and t < found + shift else CLOSED
+        if config.euclidean:
+            for t in range(found):
+                x[r, 1, shift + t] *= inverse
+        if config.has_depot:
+            absent[r, 0] = np.float32(0.0) if is_open[r, 0] > 0 else CLOSED
+            share = np.float32(1.0) / np.float32(max(units[r], 1))
+            for t in range(found):
+                x[r, 2, 1 + t] = np.float32(demand[node[r, t]]) * share
 
 
 @njit(fastmath=FAST)
-def _attend(local: LocalTables, x: Floats, r: int, absent: Floats, out: Floats) -> None:
-    """Attention of the context vector over tokens with features x[r] (3, T).
+def _attend(local: LocalTables, seen: Observation, states: int) -> None:
+    """Attention of the context vector over the tokens of each state.
 
-    Into out[r] (H * (T + 4),), for each head: the weights of the tokens, the mean of each feature, 1.
+    Into seen.weights (R, H * (T + 4)), for each head: the weights of the tokens, the mean of each feature, 1.
     """
+    x, absent, out, attend, rank = seen.features, seen.absent, seen.weights, local.attend, local.attend_rank
     tokens = x.shape[2]
-    attend, rank = local.attend, local.attend_rank
-    for h in range(attend.shape[0]):
-        at = h * (tokens + 4)
-        for t in range(tokens):
-            u = (
-                attend[h, 0] * x[r, 0, t]
-                + attend[h, 1] * x[r, 1, t]
-                + attend[h, 2] * x[r, 2, t]
-                + rank[h, t]
-                + absent[t]
-            )
-            out[r, at + t] = u
-        top = row_maximum(out, r, at, tokens)
-        total, s0, s1, s2 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
-        for t in range(tokens):
-            w = exp32(out[r, at + t] - top)
-            out[r, at + t] = w
-            total += w
-            s0 += w * x[r, 0, t]
-            s1 += w * x[r, 1, t]
-            s2 += w * x[r, 2, t]
-        inverse = np.float32(1.0) / total
-        for t in range(tokens):
-            out[r, at + t] *= inverse
-        at += tokens
-        out[r, at], out[r, at + 1] = s0 * inverse, s1 * inverse
-        out[r, at + 2], out[r, at + 3] = s2 * inverse, np.float32(1.0)
+    for r in range(states):
+        for h in range(attend.shape[0]):
+            at = h * (tokens + 4)
+            a0, a1, a2 = attend[h, 0], attend[h, 1], attend[h, 2]
+            for t in range(tokens):
+                out[r, at + t] = a0 * x[r, 0, t] + a1 * x[r, 1, t] + a2 * x[r, 2, t] + rank[h, t] + absent[r, t]
+            top = row_maximum(out, r, at, tokens)
+            total, s0, s1, s2 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+            for t in range(tokens):
+                w = exp32(out[r, at + t] - top)
+                out[r, at + t] = w
+                total += w
+                s0 += w * x[r, 0, t]
+                s1 += w * x[r, 1, t]
+                s2 += w * x[r, 2, t]
+            inverse = np.float32(1.0) / total
+            for t in range(tokens):
+                out[r, at + t] *= inverse
+            at += tokens
+            out[r, at], out[r, at + 1] = s0 * inverse, s1 * inverse
+            out[r, at + 2], out[r, at + 3] = s2 * inverse, np.float32(1.0)
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -235,13 +233,11 @@ def add_local_scores(
     seen: Observation,
 ) -> None:
     """Add the penalty relative to xi, and u_local, to the scores (R, P) of the neighbours and the depot."""
-    x, node, rho, out = seen.features, seen.node, seen.rho, seen.scores
+    x, node, rho, found, out = seen.features, seen.node, seen.rho, seen.found, seen.scores
     shift, tokens, states = 1 if config.has_depot else 0, x.shape[2], state.current.shape[0]
-    for r in range(states):
-        _observe(lists, config, demand, state, r, seen)
-        if config.use_local:
-            _attend(local, x, r, seen.absent, seen.weights)
+    _observe(lists, config, demand, state, seen)
     if config.use_local:
+        _attend(local, seen, states)
         np.dot(seen.weights, local.readout, out)
     else:
         out[:] = np.float32(0.0)
@@ -251,9 +247,9 @@ def add_local_scores(
             for t in range(tokens):
                 out[r, t] += a * x[r, 0, t] + b * x[r, 1, t] + c * x[r, 2, t]
         if config.penalty:
-            for t in range(seen.found[r]):
+            for t in range(found[r]):
                 out[r, shift + t] += config.xi - rho[r, t]
         if config.has_depot:
             scores[r, 0] += out[r, 0]
-        for t in range(seen.found[r]):
+        for t in range(found[r]):
             scores[r, node[r, t]] += out[r, shift + t]

@@ -66,27 +66,33 @@ def _start(tables: GlobalTables, nodes: int, demands: Demands, starts: Integers)
     context = GlimpseContext(starts, current, np.zeros(rollouts, np.float32), is_open, masked_first)
     local = LocalState(current, units, np.empty(rollouts, np.int64), is_open)
     state = RolloutState(context, local, unserved, np.full(rollouts, nodes - (1 if depot else 0)))
-    for r in range(rollouts):
-        _move(state, demands, r, starts[r])
+    _move(state, demands, starts)
     return state
 
 
 @njit(nogil=True)
-def _move(state: RolloutState, demands: Demands, r: int, node: int) -> None:
-    """Move rollout r to a node."""
-    is_open, masked_first = state.context.is_open, state.context.masked_first
-    depot = state.unserved.shape[0] > 0
-    state.local.current[r] = node
-    if depot and node == 0:
-        state.local.units[r] = demands.capacity
-        return
-    state.remaining[r] -= 1
-    is_open[r, node] = np.float32(0.0)
-    if depot:
-        state.unserved[r, node] = demands.capacity + 1
-        state.local.units[r] -= demands.demand[node]
-    if masked_first.shape[0] > 0:
-        for h in range(masked_first.shape[1]):
+def _move(state: RolloutState, demands: Demands, chosen: Integers) -> None:
+    """Move each rollout to its chosen node."""
+    is_open, masked_first, unserved, remaining = (
+        state.context.is_open,
+        state.context.masked_first,
+        state.unserved,
+        state.remaining,
+    )
+    current, units, (demand, capacity) = state.local.current, state.local.units, demands
+    depot, heads = unserved.shape[0] > 0, masked_first.shape[1] if masked_first.shape[0] > 0 else 0
+    for r in range(chosen.shape[0]):
+        node = chosen[r]
+        current[r] = node
+        if depot and node == 0:
+            units[r] = capacity
+            continue
+        remaining[r] -= 1
+        is_open[r, node] = np.float32(0.0)
+        if depot:
+            unserved[r, node] = capacity + 1
+            units[r] -= demand[node]
+        for h in range(heads):
             masked_first[r, h, node] = np.float32(0.0)
 
 
@@ -105,12 +111,13 @@ def _open_by_load(unserved: Integers, units: int, is_open: Floats, r: int) -> in
 def _open_nodes(state: RolloutState, demands: Demands) -> bool:
     """Find the nodes that may come next in each rollout; return False once all rollouts are finished."""
     current, units, open_count, is_open = state.local
-    remaining, load, depot = state.remaining, state.context.load, state.unserved.shape[0] > 0
+    remaining, load, unserved = state.remaining, state.context.load, state.unserved
+    depot = unserved.shape[0] > 0
     busy = False
     for r in range(current.shape[0]):
         if depot:
             load[r] = np.float32(units[r]) / np.float32(demands.capacity)
-            open_count[r] = _open_by_load(state.unserved, units[r], is_open, r)
+            open_count[r] = _open_by_load(unserved, units[r], is_open, r)
             is_open[r, 0] = np.float32(1.0) if current[r] != 0 or remaining[r] == 0 else np.float32(0.0)
             busy = busy or current[r] != 0 or remaining[r] > 0
         else:
@@ -191,7 +198,7 @@ def run_block(
         base[1 if config.has_depot else 0 :] -= config.xi
     scores, rows = np.zeros(is_open.shape, np.float32), np.zeros((4, is_open.shape[1]), np.float32)
     glimpses = np.empty((rollouts, tables.query_load.size), np.float32)
-    seen = new_observation(local, rollouts)
+    seen, chosen = new_observation(local, rollouts), np.empty(rollouts, np.int64)
     t = 1
     while _open_nodes(state, demands) and control[1] == 0:
         if config.use_global:
@@ -205,8 +212,8 @@ def run_block(
             node = _best(scores, r, _mask(scores, r, base, is_open), is_open)
             if uniforms.shape[0] > 0:
                 node, confidence[r, t] = _sample(scores[r], node, is_open[r], config.clip, uniforms[r, t])
-            actions[r, t] = node
-            _move(state, demands, r, node)
+            actions[r, t] = chosen[r] = node
+        _move(state, demands, chosen)
         t += 1
         control[0] = t
     return t

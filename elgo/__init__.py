@@ -1,15 +1,18 @@
-"""Vehicle routing by an ensemble of a local and a global policy, and by classical search: TSP and CVRP."""
+"""Solve TSP and CVRP: an ensemble of a local and a global policy, and classical search."""
 
 __version__ = "0.2.0"
 
+from elgo.model.checkpoint import load_model
 from elgo.problem.files import read, read_solution, write_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
-from elgo.solve.solver import (  # `elgo.solve` is this function; its folder is imported by path
-    Result,
-    SolveConfig,
-    solve,
-)
+from elgo.solve.config import SolveConfig
+from elgo.solve.plot import plot_history, plot_solution
+from elgo.solve.result import Result
+
+# Last: from here on the attribute `elgo.solve` is this function. `from elgo.solve.batch import ...` finds the folder
+# of the same name nevertheless, since it is looked up by its path; `import elgo.solve.batch as ...` does not.
+from elgo.solve.solver import solve
 
 __all__ = [
     "Instance",
@@ -17,6 +20,9 @@ __all__ = [
     "Solution",
     "SolveConfig",
     "__version__",
+    "load_model",
+    "plot_history",
+    "plot_solution",
     "read",
     "read_solution",
     "solve",

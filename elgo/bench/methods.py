@@ -254,7 +254,8 @@ def _decode(method: Method, instances: Sequence[Instance], options: Options) -> 
 
 
 def _search(method: Method, instance: Instance, options: Options) -> Answer:
-    from elgo.solve.solver import SolveConfig, solve
+    from elgo.solve.config import SolveConfig
+    from elgo.solve.solver import solve
 
     begin = time.perf_counter()
     config = SolveConfig(method.seconds, seed=options.seed, threads=options.threads, memory_gb=options.memory_gb)

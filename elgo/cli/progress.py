@@ -1,7 +1,4 @@
-"""What is seen on stderr while instances are being solved: a line with a bar for each of them, as the time goes by.
-
-Without a terminal there are plain lines instead, now and then.
-"""
+"""Progress of `elgo solve` on stderr: a bar for each instance being solved, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -15,15 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from elgo.problem.solution import format_cost, format_gap, gap
-from elgo.solve.batch import Job
+from elgo.solve.batch import BatchItem
+from elgo.solve.result import Improvement, Result
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from elgo.solve.solver import Improvement, Result
-
-TICK = 0.2  # seconds between two looks at the clock
-SAY_SECONDS = 5.0  # between plain lines
+REFRESH_SECONDS = 0.2
+LINE_SECONDS = 5.0  # between plain lines
 
 
 @dataclass
@@ -32,47 +28,66 @@ class _Running:
 
     title: str
     best_known: float | None
-    limit: float | None  # seconds; without one the policy says how far it is
-    row: TaskID
+    limit: float | None  # seconds; None for the policy alone, which reports the fraction that is done
+    bar: TaskID
     begin: float = field(default_factory=time.monotonic)
-    said: float = field(default_factory=time.monotonic)
+    last_line: float = field(default_factory=time.monotonic)
     cost: float | None = None
     fraction: float = 0.0
+    first: tuple[float, float] | None = None  # time and fraction of the first report
+
+    def advance(self, fraction: float) -> None:
+        """Take note of the fraction of the rollouts that are done."""
+        self.fraction = fraction
+        self.first = self.first or (time.monotonic(), fraction)
 
     def done(self) -> float:
+        """Return the length of the bar, 0 to 1."""
         return self.fraction if self.limit is None else min(1.0, (time.monotonic() - self.begin) / self.limit)
 
+    def left(self) -> float | None:
+        """Return the seconds until the end: exact with a time limit, an estimate for the policy; None if unknown."""
+        if self.limit is not None:
+            return max(0.0, self.begin + self.limit - time.monotonic())
+        if self.first is None or self.fraction <= self.first[1]:
+            return None
+        return (1 - self.fraction) * (time.monotonic() - self.first[0]) / (self.fraction - self.first[1])
+
     def facts(self, comma: str = "") -> list[str]:
+        """Return what is known so far, as words for a line."""
         found = [] if self.cost is None else _costs(self.cost, self.best_known, comma)
+        left = self.left()
         if self.limit is None:
-            return [*found, f"{100 * self.fraction:.0f} %"]
-        left = max(0, math.ceil(self.begin + self.limit - time.monotonic()))
-        return [*found, f"{left} s left"]
+            found.append(f"{100 * self.fraction:.0f} %")
+        if left is not None:
+            found.append(f"{'about ' if self.limit is None else ''}{format_seconds(left)} left")
+        return found
 
 
-class Live:
-    """Watches jobs. Nothing is seen of them if it has to be quiet."""
+class BatchProgress:
+    """Shows the progress of a batch, as its observer; nothing is shown when quiet."""
 
-    def __init__(self, jobs: Sequence[Job], quiet: bool) -> None:
+    def __init__(self, items: Sequence[BatchItem], quiet: bool) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self.jobs, self.quiet = jobs, quiet
-        self.bars = sys.stderr.isatty() and not quiet
+        self.items, self.quiet = items, quiet
+        self.on_terminal = sys.stderr.isatty() and not quiet
         title, facts = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[facts]}"))
         console = Console(stderr=True, highlight=False)
-        self.progress = Progress(
-            title, BarColumn(24), facts, console=console, disable=not self.bars, transient=True, auto_refresh=False
+        columns = (title, BarColumn(24), facts)
+        self.bars = Progress(
+            *columns, console=console, disable=not self.on_terminal, transient=True, auto_refresh=False
         )
         self.running: dict[int, _Running] = {}
         self.over = Event()
         self.lock = Lock()
-        self.clock = Thread(target=self._run, daemon=True)
+        self.refresher = Thread(target=self._refresh, daemon=True)
 
-    def __enter__(self) -> Live:
-        self.progress.start()
+    def __enter__(self) -> BatchProgress:
+        self.bars.start()
         if not self.quiet:
-            self.clock.start()
+            self.refresher.start()
         return self
 
     def __exit__(
@@ -80,55 +95,72 @@ class Live:
     ) -> None:
         self.over.set()
         if not self.quiet:
-            self.clock.join()
-        self.progress.stop()
+            self.refresher.join()
+        self.bars.stop()
 
-    def begin(self, number: int) -> None:
-        instance, config, _ = self.jobs[number]
-        title = f"{number + 1}/{len(self.jobs)} {instance.name}"
+    def started(self, number: int) -> None:
+        """Show a bar; for the policy alone, print how many rollouts it makes."""
+        instance, config, _ = self.items[number]
+        title = f"{number + 1}/{len(self.items)} {instance.name}"
         limit = None if config.policy_only else config.limit(instance)
-        row = self.progress.add_task(title, total=1.0, facts="")
+        bar = self.bars.add_task(title, total=1.0, facts="")
         with self.lock:
-            self.running[number] = _Running(title, instance.best_known, limit, row)
+            self.running[number] = _Running(title, instance.best_known, limit, bar)
+        if config.policy_only and not self.quiet:
+            from elgo.solve.policy import rollout_counts
+
+            starts, symmetries = rollout_counts(instance, config)
+            self._print(f"{title}: {starts * symmetries:,} rollouts ({starts} starts x {symmetries} symmetries)")
 
     def improved(self, number: int, improvement: Improvement) -> None:
+        """Show the cost of a better solution."""
         self.running[number].cost = improvement.cost
 
     def advanced(self, number: int, fraction: float) -> None:
-        self.running[number].fraction = fraction
+        """Show how far the policy is."""
+        self.running[number].advance(fraction)
 
     def finished(self, number: int, result: Result) -> None:
-        """One line for a finished instance. On a terminal there will be the table; several are not kept waiting."""
+        """Print a line for a solved instance, unless it is the only one and the table follows on the same terminal."""
         with self.lock:
-            over = self.running.pop(number)
-        self.progress.remove_task(over.row)
-        self.progress.refresh()
-        facts = [*_costs(result.cost, over.best_known), f"{result.seconds.total:.2f} s"]
+            running = self.running.pop(number)
+        self.bars.remove_task(running.bar)
+        self.bars.refresh()
+        facts = [*_costs(result.cost, running.best_known), f"{result.seconds.total:.2f} s"]
+        if self.items[number].config.start and not result.starts:
+            facts.append("classical start: the model was not ready in time")
         if result.interrupted:
             facts.append("interrupted")
-        if not self.quiet and (len(self.jobs) > 1 or not self.bars):
-            self._say(f"{over.title}: {', '.join(facts)}")
+        if not self.quiet and (len(self.items) > 1 or not self.on_terminal):
+            self._print(f"{running.title}: {', '.join(facts)}")
 
-    def _run(self) -> None:
-        while not self.over.wait(TICK):
+    def _refresh(self) -> None:
+        while not self.over.wait(REFRESH_SECONDS):
             with self.lock:
                 for running in self.running.values():
                     self._show(running)
-            if self.bars:
-                self.progress.refresh()
+            if self.on_terminal:
+                self.bars.refresh()
 
     def _show(self, running: _Running) -> None:
-        if self.bars:
-            self.progress.update(running.row, completed=running.done(), facts="  ".join(running.facts(",")))
-        elif time.monotonic() - running.said > SAY_SECONDS:
-            running.said = time.monotonic()
-            self._say(f"{running.title}: {', '.join(running.facts())}")
+        if self.on_terminal:
+            self.bars.update(running.bar, completed=running.done(), facts="  ".join(running.facts(",")))
+        elif time.monotonic() - running.last_line > LINE_SECONDS:
+            running.last_line = time.monotonic()
+            self._print(f"{running.title}: {', '.join(running.facts())}")
 
-    def _say(self, line: str) -> None:
-        if self.bars:
-            self.progress.console.print(line, markup=False)
+    def _print(self, line: str) -> None:
+        if self.on_terminal:
+            self.bars.console.print(line, markup=False)
         else:
             print(line, file=sys.stderr, flush=True)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return "45 s", "12 min" or "3.4 h"."""
+    if seconds < 90:
+        return f"{math.ceil(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _costs(cost: float, best_known: float | None, comma: str = "") -> list[str]:

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from elgo.problem.solution import format_cost, format_gap
-from elgo.solve.solver import Result
+from elgo.solve.result import Result
 
 
 def results_table(results: Sequence[Result]) -> Table:

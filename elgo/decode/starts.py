@@ -16,13 +16,15 @@ def all_starts(task: Task) -> NDArray[np.int64]:
     return np.arange(0 if task.demand is None else 1, len(task.coords))
 
 
-def choose_starts(task: Task, starts: int | None, seed: int) -> NDArray[np.int64]:
-    """Return the first nodes of the rollouts in ascending order: all nodes, or a random sample of `starts` of them.
+def start_count(customers: int, starts: int | None) -> int:
+    """Return the number of start nodes: as asked for, by default all up to 1,000 customers and 100 above."""
+    return min(starts or (customers if customers <= EVERY_START else STARTS), customers)
 
-    By default every node of an instance with up to 1,000 nodes is a start, and 100 nodes of a larger one.
-    """
+
+def choose_starts(task: Task, starts: int | None, seed: int) -> NDArray[np.int64]:
+    """Return the first nodes of the rollouts in ascending order: all nodes, or a random sample of them."""
     nodes = all_starts(task)
-    count = min(starts or (len(nodes) if len(nodes) <= EVERY_START else STARTS), len(nodes))
+    count = start_count(len(nodes), starts)
     if count == len(nodes):
         return nodes
     return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))

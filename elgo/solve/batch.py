@@ -1,4 +1,4 @@
-"""Solving several instances: one after the other, or several at once, each in a process of its own."""
+"""Solve several instances: one after the other, or several at once, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,111 +11,116 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
-
-if TYPE_CHECKING:
-    from elgo.solve.solver import Improvement, Result, SolveConfig
-
-Act = Callable[[], None]
+from elgo.solve import solver
+from elgo.solve.config import SolveConfig
+from elgo.solve.result import Improvement, Result
 
 
-class Job(NamedTuple):
-    """What `solve` is given."""
+class BatchItem(NamedTuple):
+    """The arguments of one call of `solve`."""
 
     instance: Instance
     config: SolveConfig
     warm_start: Solution | None = None
 
 
-class Watcher(Protocol):
-    """Is told what happens to each job."""
+class Observer(Protocol):
+    """Is called when something happens to an item of the batch, which is given by its number."""
 
-    def begin(self, number: int) -> None: ...
-    def improved(self, number: int, improvement: Improvement) -> None: ...
-    def advanced(self, number: int, fraction: float) -> None: ...
+    def started(self, number: int) -> None:
+        """Take note that the item is being solved."""
+
+    def improved(self, number: int, improvement: Improvement) -> None:
+        """Take note of a better solution."""
+
+    def advanced(self, number: int, fraction: float) -> None:
+        """Take note of the fraction of the policy's rollouts that are done."""
 
 
 class Stop:
-    """The wish to stop, told by a signal: what to do then is said by whoever is at work. The second time it raises."""
+    """A request to stop, made by a signal. The first signal calls the current handler, the second one interrupts."""
 
     def __init__(self) -> None:
-        self.wished = False
-        self._act: Act | None = None
+        self.requested = False
+        self._handler: Callable[[], None] | None = None
 
     @contextmanager
-    def on(self, number: signal.Signals) -> Iterator[None]:
-        """Listen to a signal."""
-        before = signal.signal(number, self._heard)
+    def listen(self, number: signal.Signals) -> Iterator[None]:
+        """Take this signal as the request, within the block."""
+        before = signal.signal(number, self._receive)
         try:
             yield
         finally:
             signal.signal(number, before)
 
     @contextmanager
-    def calls(self, act: Act) -> Iterator[None]:
-        """What to do as soon as stopping is wished; at once if it was before."""
-        self._act = act
+    def handled_by(self, handler: Callable[[], None]) -> Iterator[None]:
+        """Call `handler` when the request comes, within the block; at once if it has come before."""
+        self._handler = handler
         try:
-            if self.wished:
-                act()
+            if self.requested:
+                handler()
             yield
         finally:
-            self._act = None
+            self._handler = None
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        if self.wished:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
             _interrupt()
-        self.wished = True
-        if self._act is not None:
-            self._act()
+        self.requested = True
+        if self._handler is not None:
+            self._handler()
 
 
-def solve_all(jobs: Sequence[Job], at_once: int, stop: Stop, watcher: Watcher) -> Iterator[tuple[int, Result]]:
-    """Results with the numbers of their jobs, in this order, each as soon as it is ready.
+def solve_batch(
+    items: Sequence[BatchItem], processes: int, stop: Stop, observer: Observer
+) -> Iterator[tuple[int, Result]]:
+    """Yield the number and the result of each item, in their order, each as soon as it is ready.
 
-    When stopping is wished, the jobs at work give their best so far, and no other is begun. What goes wrong in a job is
-    raised in its turn.
+    After a request to stop, items that are being solved yield their best solution so far, and no other is started.
+    An error in an item is raised when it is its turn.
     """
-    at_once = min(at_once, len(jobs))
-    return _side_by_side(jobs, at_once, stop, watcher) if at_once > 1 else _in_turn(jobs, stop, watcher)
+    processes = min(processes, len(items))
+    if processes > 1:
+        return _in_parallel(items, processes, stop, observer)
+    return _one_by_one(items, stop, observer)
 
 
-def share(config: SolveConfig, at_once: int) -> SolveConfig:
-    """What each of so many processes may use, of all cores unless their number is given, and of the memory."""
-    if at_once == 1:
+def share_resources(config: SolveConfig, processes: int) -> SolveConfig:
+    """Return the config of one of several processes that share all cores (unless threads are given) and the memory."""
+    if processes == 1:
         return config
-    threads = config.threads or max(1, config.workers // at_once)
-    return replace(config, threads=threads, memory_gb=config.memory_gb / at_once)
+    threads = config.threads or max(1, config.workers // processes)
+    return replace(config, threads=threads, memory_gb=config.memory_gb / processes)
 
 
-def _in_turn(jobs: Sequence[Job], stop: Stop, watcher: Watcher) -> Iterator[tuple[int, Result]]:
-    for number, job in enumerate(jobs):
-        if stop.wished:
+def _one_by_one(items: Sequence[BatchItem], stop: Stop, observer: Observer) -> Iterator[tuple[int, Result]]:
+    for number, item in enumerate(items):
+        if stop.requested:
             return
-        watcher.begin(number)
-        result = _solve(number, job, stop, watcher)
+        observer.started(number)
+        result = _solve(number, item, stop, observer)
         if result is not None:
             yield number, result
 
 
-def _solve(number: int, job: Job, stop: Stop, watcher: Watcher) -> Result | None:
-    """The result in this process; None if stopping was wished before there was a solution."""
-    from elgo.solve.solver import solve
-
+def _solve(number: int, item: BatchItem, stop: Stop, observer: Observer) -> Result | None:
+    """Return the result, found in this process; None if a stop was requested before there was a solution."""
     try:
-        with stop.calls(_interrupt):
-            return solve(
-                job.instance,
-                job.config,
-                warm_start=job.warm_start,
-                on_improvement=lambda improvement, solution: watcher.improved(number, improvement),
-                on_progress=lambda fraction: watcher.advanced(number, fraction),
+        with stop.handled_by(_interrupt):
+            return solver.solve(
+                item.instance,
+                item.config,
+                warm_start=item.warm_start,
+                on_improvement=lambda improvement, solution: observer.improved(number, improvement),
+                on_progress=lambda fraction: observer.advanced(number, fraction),
             )
     except KeyboardInterrupt:
-        if not stop.wished:
+        if not stop.requested:
             raise
         return None
 
@@ -125,54 +130,54 @@ def _interrupt() -> None:
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
-# A worker says that it is ready, is given a job, tells how it goes on, gives the result, is given the next job.
+# A worker sends READY, receives an item, sends improvements and fractions, sends the result, receives the next item.
 
 READY = "ready"
 
 
 class _Failure(NamedTuple):
-    """What went wrong in a job."""
+    """An error in an item."""
 
     error: Exception
 
 
-def _side_by_side(jobs: Sequence[Job], at_once: int, stop: Stop, watcher: Watcher) -> Iterator[tuple[int, Result]]:
-    from elgo.solve.solver import Improvement
-
-    busy: dict[Connection, int] = {}  # the job that each worker has
-    done: dict[int, Result | _Failure | None] = {}
-    begun = given = 0
-    with _workers(at_once) as workers, stop.calls(lambda: _signal(workers[pipe] for pipe in busy)):
-        while given < begun or (begun < len(jobs) and not stop.wished):
+def _in_parallel(
+    items: Sequence[BatchItem], processes: int, stop: Stop, observer: Observer
+) -> Iterator[tuple[int, Result]]:
+    busy: dict[Connection, int] = {}  # the item that each worker solves
+    outcomes: dict[int, Result | _Failure | None] = {}
+    started = yielded = 0
+    with _workers(processes) as workers, stop.handled_by(lambda: _signal(workers[pipe] for pipe in busy)):
+        while yielded < started or (started < len(items) and not stop.requested):
             for pipe in wait(list(workers)):
                 assert isinstance(pipe, Connection)
-                message = _receive(pipe, workers, jobs, busy)
+                message = _receive(pipe, workers, items, busy)
                 if isinstance(message, Improvement):
-                    watcher.improved(busy[pipe], message)
+                    observer.improved(busy[pipe], message)
                     continue
                 if isinstance(message, float):
-                    watcher.advanced(busy[pipe], message)
+                    observer.advanced(busy[pipe], message)
                     continue
                 if message != READY:
-                    done[busy.pop(pipe)] = message
-                if isinstance(message, _Failure):  # the end, as soon as it is its turn
-                    jobs = jobs[:begun]
-                if begun < len(jobs):
-                    begun += _give(pipe, begun, jobs[begun], busy, stop, watcher)
-            while given in done:
-                result = done.pop(given)
-                given += 1
-                if isinstance(result, _Failure):
-                    raise result.error
-                if result is not None:
-                    solution = Solution(jobs[given - 1].instance, result.solution.routes)  # of our own instance
-                    yield given - 1, replace(result, solution=solution)
+                    outcomes[busy.pop(pipe)] = message
+                if isinstance(message, _Failure):  # raised when it is its turn: no other item is started
+                    items = items[:started]
+                if started < len(items):
+                    started += _send(pipe, started, items[started], busy, stop, observer)
+            while yielded in outcomes:
+                outcome = outcomes.pop(yielded)
+                yielded += 1
+                if isinstance(outcome, _Failure):
+                    raise outcome.error
+                if outcome is not None:  # its instance is a copy that went through the pipe
+                    solution = Solution(items[yielded - 1].instance, outcome.solution.routes)
+                    yield yielded - 1, replace(outcome, solution=solution)
 
 
 def _receive(
-    pipe: Connection, workers: dict[Connection, BaseProcess], jobs: Sequence[Job], busy: dict[Connection, int]
+    pipe: Connection, workers: dict[Connection, BaseProcess], items: Sequence[BatchItem], busy: dict[Connection, int]
 ) -> Any:
-    """What a worker says. That it has died is the failure of its job."""
+    """Return the next message of a worker; if the worker has died, that is the failure of its item."""
     try:
         return pipe.recv()
     except (EOFError, OSError):
@@ -181,26 +186,28 @@ def _receive(
         fault = f"the process ended with code {process.exitcode}"
         if pipe not in busy:
             raise ChildProcessError(fault) from None
-        return _Failure(ChildProcessError(f"{jobs[busy[pipe]].instance.name}: {fault}"))
+        return _Failure(ChildProcessError(f"{items[busy[pipe]].instance.name}: {fault}"))
 
 
-def _give(pipe: Connection, number: int, job: Job, busy: dict[Connection, int], stop: Stop, watcher: Watcher) -> bool:
-    """Give a job to a worker, unless stopping is wished."""
-    busy[pipe] = number  # first: from now on the worker is told to stop
-    if stop.wished:
+def _send(
+    pipe: Connection, number: int, item: BatchItem, busy: dict[Connection, int], stop: Stop, observer: Observer
+) -> bool:
+    """Send an item to a worker, unless a stop is requested; True if it was sent."""
+    busy[pipe] = number  # first: from now on a request to stop is passed on to the worker
+    if stop.requested:
         del busy[pipe]
         return False
-    pipe.send((number, job))
-    watcher.begin(number)
+    pipe.send((number, item))
+    observer.started(number)
     return True
 
 
 @contextmanager
 def _workers(count: int) -> Iterator[dict[Connection, BaseProcess]]:
-    """Processes by the pipes to them; ended in the end."""
+    """Start worker processes, as a dictionary by the pipes to them, and end them after the block."""
     context = get_context("spawn")
     workers: dict[Connection, BaseProcess] = {}
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # they inherit it: Ctrl-C on a terminal is for us alone
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C in a terminal goes to this process only
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
@@ -223,40 +230,38 @@ def _signal(processes: Iterable[BaseProcess]) -> None:
         os.kill(process.pid, signal.SIGUSR1)
 
 
-class _Teller:
-    """A worker's watcher: what it sees goes through the pipe, in messages so short that no signal tears them."""
+class _Reporter:
+    """The observer in a worker: sends what happens through the pipe, in messages too short to be cut by a signal."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
-        self.said = 0.0
+        self.sent = 0.0
 
-    def begin(self, number: int) -> None:
-        self.said = 0.0
+    def started(self, number: int) -> None:
+        self.sent = 0.0
 
     def improved(self, number: int, improvement: Improvement) -> None:
         self.pipe.send(improvement)
 
     def advanced(self, number: int, fraction: float) -> None:
-        if fraction >= self.said + 0.01:
-            self.said = fraction
+        if fraction >= self.sent + 0.01:
+            self.sent = fraction
             self.pipe.send(fraction)
 
 
 def _work(pipe: Connection) -> None:
-    """The life of a worker: solve what comes through the pipe until its other end is closed."""
-    import elgo.solve.solver  # noqa: F401  before the first job: loading is not on its time
-
-    stop, teller = Stop(), _Teller(pipe)
-    with stop.on(signal.SIGUSR1), suppress(EOFError, ConnectionError):
+    """Solve the items that come through the pipe, until its other end is closed."""
+    stop, reporter = Stop(), _Reporter(pipe)
+    with stop.listen(signal.SIGUSR1), suppress(EOFError, ConnectionError):
         pipe.send(READY)
         while True:
-            number, job = pipe.recv()
-            teller.begin(number)
-            pipe.send(_outcome(number, job, stop, teller))
+            number, item = pipe.recv()
+            reporter.started(number)
+            pipe.send(_outcome(number, item, stop, reporter))
 
 
-def _outcome(number: int, job: Job, stop: Stop, teller: _Teller) -> Result | _Failure | None:
+def _outcome(number: int, item: BatchItem, stop: Stop, reporter: _Reporter) -> Result | _Failure | None:
     try:
-        return _solve(number, job, stop, teller)
+        return _solve(number, item, stop, reporter)
     except (ValueError, OSError) as error:
         return _Failure(error)

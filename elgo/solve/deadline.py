@@ -10,28 +10,29 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Late(Exception):
-    """The work was not done in time; it goes on in the background, and nobody waits for it."""
+class DeadlineExceeded(Exception):
+    """The work was not done in time. It goes on in the background, and its result is dropped."""
 
 
-def in_time(work: Callable[[], T], until: float) -> T:
-    """What `work` gives, on a thread of its own, or Late at that moment of time.perf_counter(). Ctrl-C is not kept
-    waiting either.
+def run_with_deadline(work: Callable[[], T], until: float) -> T:
+    """Return the result of `work`; raise DeadlineExceeded at the given value of time.perf_counter().
+
+    The work runs on a thread of its own, so that Ctrl-C is answered at once, too. What it raises is raised here.
     """
-    found: list[T] = []
-    failed: list[BaseException] = []
+    results: list[T] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(work())
+            results.append(work())
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
     thread = Thread(target=run, daemon=True)
     thread.start()
     thread.join(max(0.0, until - time.perf_counter()))
-    if failed:
-        raise failed[0]
-    if not found:
-        raise Late
-    return found[0]
+    if errors:
+        raise errors[0]
+    if not results:
+        raise DeadlineExceeded
+    return results[0]

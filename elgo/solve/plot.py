@@ -1,4 +1,7 @@
-"""Solution or Result -> picture. The plot_* functions draw on given axes; the save_* functions make files."""
+"""Solution or Result -> picture. The plot_* functions draw on given axes; the save_* functions write files.
+
+matplotlib is imported where it is used: importing elgo stays fast.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from elgo.problem.files import atomic_write
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution, format_cost, format_gap, gap
+from elgo.solve.result import Result
 
 if TYPE_CHECKING:
-    from elgo.solve.solver import Result
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
 _INK = "#22303c"
 _TOUR = "#1f6fb2"
 _SOURCES = {  # of solutions
     "warm start": "#8a8f98",
-    "quick": "#b8bec6",
+    "fallback": "#b8bec6",
     "savings": "#e0a030",
     "policy": "#c2403d",
     "search": _TOUR,
@@ -55,6 +56,8 @@ def plot_instance(instance: Instance, ax: Axes) -> None:
 
 def plot_solution(solution: Solution, ax: Axes, title: str | None = None) -> None:
     """Draw the routes on ax: a TSP tour closed, each CVRP route in its own colour with dashed legs to the depot."""
+    from matplotlib.collections import LineCollection
+
     instance = solution.instance
     xy = instance.plane()
     width = 1.9 * _scale(instance)
@@ -81,6 +84,8 @@ def plot_history(result: Result, ax: Axes, title: str | None = None) -> None:
 
     Where the best known cost is known, it is the gap: linear near 0, logarithmic above.
     """
+    from matplotlib.ticker import FuncFormatter
+
     instance, history = result.instance, result.history
     seconds = np.array([max(found.seconds, _AT_ONCE) for found in history])
     gaps = [gap(found.cost, instance.best_known) for found in history]
@@ -111,6 +116,8 @@ def plot_history(result: Result, ax: Axes, title: str | None = None) -> None:
 
 def _scale_gaps(ax: Axes, smallest: float, largest: float) -> None:
     """An axis on which a tenth of a percent at the end is seen as well as the beginning."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
     ax.set_yscale("symlog", linthresh=1.0, linscale=0.5)
     ax.set_yticks([0.0, *(tick for tick in _TICKS if 0.2 <= tick < largest)])
     ax.yaxis.set_minor_locator(NullLocator())
@@ -120,6 +127,8 @@ def _scale_gaps(ax: Axes, smallest: float, largest: float) -> None:
 
 def save_plot(solution: Solution, path: str | Path) -> None:
     """Write a picture of the solution to path, a .png or .svg file; the file appears whole or not at all."""
+    from matplotlib.figure import Figure
+
     span = np.ptp(solution.instance.plane(), axis=0)
     ratio = float(np.clip(span[1] / max(span[0], 1e-12), 0.4, 1.6))  # the page follows the shape of the map
     side = 8.0 if solution.instance.size <= 2000 else 12.0
@@ -130,6 +139,8 @@ def save_plot(solution: Solution, path: str | Path) -> None:
 
 def save_history(result: Result, path: str | Path) -> None:
     """Write a picture of how the cost fell to path, as save_plot does."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     plot_history(result, figure.add_subplot())
     _save(figure, Path(path))

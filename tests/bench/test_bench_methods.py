@@ -97,12 +97,13 @@ def test_search_is_the_solver_with_a_time_limit() -> None:
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_a_model_in_batches_gives_what_solve_gives(problem: str, weights: Callable[[str], Path]) -> None:
-    from elgo.solve.solver import SolveConfig, solve
+    from elgo.solve.config import SolveConfig
+    from elgo.solve.solver import solve
 
     instances = [small.instance(problem, 14, seed, f"i{seed}") for seed in range(3)]
     method = parse_method(f"{weights(problem)}:5x2")
     answers = run_method(method, instances, Options(seed=3))
-    config = SolveConfig(starts=5, symmetries=2, seed=3, threads=1, weights=weights(problem), policy_only=True)
+    config = SolveConfig(starts=5, symmetries=2, seed=3, threads=1, model=weights(problem), policy_only=True)
     assert [answer.solution.cost for answer in answers if answer.solution] == [
         solve(it, config).cost for it in instances
     ]

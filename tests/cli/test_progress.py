@@ -12,61 +12,81 @@ from pathlib import Path
 import pytest
 from samples import random_instance
 
-from elgo.cli import progress as live
-from elgo.cli.progress import Live
+from elgo.cli import progress
+from elgo.cli.progress import BatchProgress, format_seconds
 from elgo.problem.solution import Solution
-from elgo.solve.batch import Job
-from elgo.solve.solver import Improvement, Result, SolveConfig, Timings
+from elgo.solve.batch import BatchItem
+from elgo.solve.config import SolveConfig
+from elgo.solve.result import Improvement, Result, Timings
 
 ROOT = Path(__file__).parents[2]
 
 
-def jobs(count: int, **changes: object) -> list[Job]:
+def items(count: int, **changes: object) -> list[BatchItem]:
     instance = replace(random_instance("tsp", 9), best_known=1000.0)
-    return [Job(replace(instance, name=f"i{k}"), SolveConfig(**changes)) for k in range(count)]  # type: ignore[arg-type]
+    return [BatchItem(replace(instance, name=f"i{k}"), SolveConfig(**changes)) for k in range(count)]  # type: ignore[arg-type]
 
 
-def result(job: Job, interrupted: bool = False) -> Result:
-    solution = Solution(job.instance, (tuple(range(9)),))
-    return Result(solution, Timings(0, 0, 0, 1.25), 0, 1, 1, interrupted=interrupted)
+def result(item: BatchItem, interrupted: bool = False, starts: int = 1) -> Result:
+    solution = Solution(item.instance, (tuple(range(9)),))
+    return Result(solution, Timings(0, 0, 0, 1.25), 0, starts, 1, interrupted=interrupted)
 
 
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "TICK", 0.01)
-    monkeypatch.setattr(live, "SAY_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("_often")
 def test_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    work = jobs(2, time_limit=30.0)
-    with Live(work, quiet=False) as shown:
-        shown.begin(0)
+    batch = items(2, time_limit=30.0)
+    with BatchProgress(batch, quiet=False) as shown:
+        shown.started(0)
         shown.improved(0, Improvement(0.1, 1020.0, "search"))
         time.sleep(0.2)
-        shown.finished(0, result(work[0], interrupted=True))
-    said = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"1/2 i0: cost 1020, gap 2.00 %, \d+ s left", said[0])
-    cost = int(result(work[0]).cost)
-    assert said[-1] == f"1/2 i0: cost {cost}, gap {(cost - 1000) / 10:.2f} %, 1.25 s, interrupted"
+        shown.finished(0, result(batch[0], interrupted=True))
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"1/2 i0: cost 1020, gap 2.00 %, \d+ s left", lines[0])
+    cost = int(result(batch[0]).cost)
+    assert lines[-1] == f"1/2 i0: cost {cost}, gap {(cost - 1000) / 10:.2f} %, 1.25 s, interrupted"
 
 
 @pytest.mark.usefixtures("_often")
-def test_the_policy_alone_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    with Live(jobs(1, policy_only=True), quiet=False) as shown:
-        shown.begin(0)
+def test_the_policy_alone_says_how_many_rollouts_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+    with BatchProgress(items(1, policy_only=True), quiet=False) as shown:
+        shown.started(0)
+        shown.advanced(0, 0.2)
+        time.sleep(0.2)
         shown.advanced(0, 0.4)
         time.sleep(0.2)
-    assert capsys.readouterr().err.splitlines()[0] == "1/1 i0: 40 %"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["1/1 i0: 72 rollouts (9 starts x 8 symmetries)", "1/1 i0: 20 %"]
+    assert lines[-1] == "1/1 i0: 40 %, about 2 s left"
+
+
+def test_a_model_that_was_not_ready_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    batch = items(2, start="elg")
+    with BatchProgress(batch, quiet=False) as shown:
+        for number, starts in enumerate((0, 5)):
+            shown.started(number)
+            shown.finished(number, result(batch[number], starts=starts))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("1.25 s, classical start: the model was not ready in time")
+    assert second.endswith("1.25 s")
+
+
+def test_seconds_in_words() -> None:
+    assert [format_seconds(seconds) for seconds in (0.2, 45, 720, 12_240)] == ["1 s", "45 s", "12 min", "3.4 h"]
 
 
 @pytest.mark.usefixtures("_often")
-def test_nothing_is_said_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    work = jobs(2, time_limit=30.0)
-    with Live(work, quiet=True) as shown:
-        shown.begin(0)
+def test_nothing_is_lines_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    batch = items(2, time_limit=30.0)
+    with BatchProgress(batch, quiet=True) as shown:
+        shown.started(0)
         time.sleep(0.1)
-        shown.finished(0, result(work[0]))
+        shown.finished(0, result(batch[0]))
     assert capsys.readouterr() == ("", "")
 
 

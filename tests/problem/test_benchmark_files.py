@@ -61,7 +61,7 @@ def test_four_small_files(data: Path, weights: Callable[[str], Path], tmp_path: 
     for problem, names in (("tsp", SMALL[:2]), ("cvrp", SMALL[2:])):
         files = [data / name for name in names]
         few = "--policy-only", "--starts", 8, "--symmetries", 1, "--threads", 1
-        for options in (("--weights", weights(problem), *few), ("--time-limit", 1)):
+        for options in (("--model", weights(problem), *few), ("--time-limit", 1)):
             records, rows = solve(tmp_path / "out.json", *files, *options)
             for record, file in zip(records, files, strict=True):
                 check(record, rows[file.stem], file)

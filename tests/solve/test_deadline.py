@@ -1,4 +1,4 @@
-"""in_time: what comes of work that is ready in time, that fails, and that is late."""
+"""run_with_deadline: what comes of work that is ready in time, that fails, and that is late."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ import time
 import pytest
 from samples import LATE
 
-from elgo.solve.deadline import Late, in_time
+from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 
 
 def now() -> float:
@@ -14,18 +14,18 @@ def now() -> float:
 
 
 def test_what_is_ready_in_time_is_given() -> None:
-    assert in_time(lambda: 3, now() + 10) == 3
-    assert in_time(lambda: None, now() + 10) is None
-    assert in_time(lambda: time.sleep(0.05) or "slow", now() + 10) == "slow"
+    assert run_with_deadline(lambda: 3, now() + 10) == 3
+    assert run_with_deadline(lambda: None, now() + 10) is None
+    assert run_with_deadline(lambda: time.sleep(0.05) or "slow", now() + 10) == "slow"
 
 
-@pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt(), Late()])
+@pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt(), DeadlineExceeded()])
 def test_what_goes_wrong_is_raised_here(error: BaseException) -> None:
     def work() -> None:
         raise error
 
     with pytest.raises(type(error)) as raised:
-        in_time(work, now() + 10)
+        run_with_deadline(work, now() + 10)
     assert raised.value is error
 
 
@@ -38,8 +38,8 @@ def test_nobody_waits_for_what_is_late(seconds: float) -> None:
         done.set()
 
     begin = now()
-    with pytest.raises(Late):
-        in_time(work, begin + seconds)
+    with pytest.raises(DeadlineExceeded):
+        run_with_deadline(work, begin + seconds)
     assert now() - begin < LATE
     go_on.set()
     assert done.wait(10)  # it went on in the background

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
 from elgo.solve.plot import plot_history, plot_instance, plot_solution, save_history, save_plot
-from elgo.solve.solver import Improvement, Result, Timings
+from elgo.solve.result import Improvement, Result, Timings
 
 
 def make(customers: int, routes: int) -> Solution:
@@ -92,7 +92,13 @@ def test_lines_get_thinner_with_size() -> None:
     assert widths[-1] > 0.3
 
 
-FOUND = [(1e-4, 4.0, "quick"), (0.2, 3.0, "savings"), (0.8, 1.5, "policy"), (1.5, 1.2, "search"), (2.0, 1.1, "search")]
+FOUND = [
+    (1e-4, 4.0, "fallback"),
+    (0.2, 3.0, "savings"),
+    (0.8, 1.5, "policy"),
+    (1.5, 1.2, "search"),
+    (2.0, 1.1, "search"),
+]
 
 
 def make_result(solution: Solution) -> Result:
@@ -115,7 +121,7 @@ def test_history_is_a_falling_curve_with_marks_by_source(known: bool) -> None:
     expected = [found.cost if best is None else 100 * (found.cost - best) / best for found in result.history]
     np.testing.assert_allclose(heights, [*expected, expected[-1]])
     assert line.get_drawstyle() == "steps-post"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["quick", "savings", "policy", "search"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["fallback", "savings", "policy", "search"]
     assert [len(marks.get_offsets()) for marks in ax.collections] == [1, 1, 1, 2]
     assert ("gap" in ax.get_ylabel()) == known
 

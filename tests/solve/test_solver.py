@@ -1,215 +1,324 @@
-"""solve with the policy alone: from an Instance to a Result, with small random weights."""
+"""solve within a time limit: always feasible, never late, never worse than what it was given or begins with."""
 
-import math
-from collections.abc import Callable
+import itertools
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from samples import random_instance, random_policy, small_config
+from samples import LATE, random_instance
 
-from elgo.model.checkpoint import save_policy
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import embed
+from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
-from elgo.solve.solver import Result, SolveConfig, solve
+from elgo.search.fallback import fallback_routes, fill_up
+from elgo.search.jit_warm_up import jit_warm_up
+from elgo.search.savings import savings
+from elgo.solve import search as solve_search
+from elgo.solve.result import Improvement, Result
+from elgo.solve.solver import solve
 
-Weights = Callable[[str], Path]
-FEW = {"starts": 4, "symmetries": 2, "threads": 1, "policy_only": True}
-
-
-def run(instance: Instance, weights: Weights, **changes: object) -> Result:
-    return solve(instance, SolveConfig(**{**FEW, "weights": weights(instance.problem), **changes}))  # type: ignore
-
-
-def check(result: Result, distance: Callable[[int, int], float]) -> None:
-    """Every node is visited once within the capacity, and the cost is the sum of the given distances."""
-    instance = result.instance
-    visited = sorted(node for route in result.solution.routes for node in route)
-    assert visited == list(range(instance.size - instance.customers, instance.size))
-    total = 0.0
-    for route in result.solution.routes:
-        stops = list(route) if instance.demand is None else [0, *route]
-        total += sum(distance(a, b) for a, b in zip(stops, [*stops[1:], stops[0]], strict=True))
-        if instance.demand is not None:
-            assert sum(instance.demand[list(route)]) <= instance.capacity
-    assert result.cost == pytest.approx(total, rel=1e-12)
-    assert result.solution.feasible
+ROOT = Path(__file__).parents[2]
 
 
-def nint(instance: Instance) -> Callable[[int, int], float]:
-    return lambda a, b: math.floor(math.dist(instance.coords[a], instance.coords[b]) + 0.5)
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """The first time ever the kernels are compiled: not in the time of a test."""
+    for problem in PROBLEMS:
+        jit_warm_up(problem)
 
 
-@pytest.mark.parametrize("n", [3, 4, 30])
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_solutions_are_feasible_and_cost_what_they_say(problem: str, n: int, weights: Weights) -> None:
-    for seed in range(3):
-        instance = random_instance(problem, n, seed=seed)
-        result = run(instance, weights)
-        check(result, nint(instance))
-        assert result.cost.is_integer()
-        assert result.gap is None
+def routes_of(routes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, routes))
 
 
-def test_the_smallest_instances(weights: Weights) -> None:
-    triangle = Instance("triangle", np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]), Metric.EUC_2D)
-    assert run(triangle, weights).cost == 12
-    line = Instance("line", np.array([[0.0, 0.0], [5.0, 0.0], [9.0, 0.0]]), Metric.EUC_2D)
-    assert run(line, weights).cost == 18
-    two = Instance("two", triangle.coords, Metric.EUC_2D, demand=np.array([0, 2, 2]), capacity=3)
-    assert run(two, weights).cost == 6 + 8
-    assert sorted(run(two, weights).solution.routes) == [(1,), (2,)]
+def cost_of(instance: Instance, routes: list[list[int]]) -> float:
+    return Solution(instance, routes_of(routes)).cost
 
 
-@pytest.mark.parametrize("metric", [Metric.EXACT, Metric.CEIL_2D, Metric.ATT])
-def test_plane_metrics(metric: Metric, weights: Weights) -> None:
-    def distance(a: int, b: int) -> float:
-        length = math.dist(instance.coords[a], instance.coords[b])
-        scaled = length / math.sqrt(10)
-        return {Metric.EXACT: length, Metric.CEIL_2D: math.ceil(length), Metric.ATT: math.ceil(scaled)}[metric]
-
-    instance = random_instance("cvrp", 15, metric)
-    check(run(instance, weights), distance)
-
-
-def test_geo_with_routes_that_end_early(weights: Weights) -> None:
-    """GEO gives 1 for a node and itself; waiting at the depot must not be paid for."""
-    rng = np.random.default_rng(0)
-    coords = np.stack([rng.uniform(-60, 60, 14), rng.uniform(-170, 170, 14)], axis=1).round(1)
-    coords = np.trunc(coords) + (coords - np.trunc(coords)) * 0.5  # minutes below 60
-
-    def radians(x: float) -> float:
-        return 3.141592 * (math.trunc(x) + 5 * (x - math.trunc(x)) / 3) / 180
-
-    def distance(a: int, b: int) -> float:
-        (lat_a, lon_a), (lat_b, lon_b) = (map(radians, coords[node]) for node in (a, b))
-        q1, q2, q3 = math.cos(lon_a - lon_b), math.cos(lat_a - lat_b), math.cos(lat_a + lat_b)
-        return int(6378.388 * math.acos(0.5 * ((1 + q1) * q2 - (1 - q1) * q3)) + 1)
-
-    check(run(Instance("geo", coords, Metric.GEO), weights), distance)
-    demand = np.array([0, *rng.integers(1, 9, 13)])
-    check(run(Instance("geo", coords, Metric.GEO, demand=demand, capacity=20), weights), distance)
-
-
-def test_haversine(weights: Weights) -> None:
-    coords = np.array([[52.5, 13.4], [48.1, 11.6], [50.1, 8.7], [53.6, 10.0], [51.3, 12.4]])
-
-    def distance(a: int, b: int) -> float:
-        (lat_a, lon_a), (lat_b, lon_b) = np.radians(coords[[a, b]])
-        h = math.sin((lat_a - lat_b) / 2) ** 2 + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_a - lon_b) / 2) ** 2
-        return 2 * 6_371_008.8 * math.asin(math.sqrt(h))
-
-    result = run(Instance("cities", coords, Metric.HAVERSINE), weights, starts=5)
-    check(result, distance)
-    assert 1_400_000 < result.cost < 2_500_000  # metres
+def check(result: Result, limit: float) -> None:
+    """Feasible, in time, and with a history that fits."""
+    assert result.solution.feasible, result.solution.violations
+    assert result.seconds.total < limit + LATE
+    assert result.history[-1].cost == result.cost
+    for before, after in pairwise(result.history):
+        assert after.cost < before.cost
+        assert after.seconds >= before.seconds
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_explicit_matrix_without_coordinates(problem: str, weights: Weights) -> None:
-    rng = np.random.default_rng(0)
-    matrix = rng.integers(1, 100, (9, 9)).astype(float)  # asymmetric: costed in the direction of travel
-    np.fill_diagonal(matrix, 0)
-    extra = {} if problem == "tsp" else {"demand": np.array([0] + [1] * 8), "capacity": 3}
-    instance = Instance("matrix", embed(matrix), Metric.EXPLICIT, matrix=matrix, has_coords=False, **extra)
-    check(run(instance, weights), lambda a, b: matrix[a, b])
+@pytest.mark.parametrize("limit", [1e-9, 0.01, 0.1, 0.4])
+def test_every_limit_is_kept(problem: str, limit: float) -> None:
+    for n, metric in ((12, Metric.EUC_2D), (300, Metric.EXACT)):
+        instance = random_instance(problem, n, metric)
+        begin = time.perf_counter()
+        result = solve(instance, time_limit=limit, seed=3)
+        assert time.perf_counter() - begin < limit + LATE
+        check(result, limit)
+        assert result.seed == 3
+        assert not result.interrupted
+        assert result.instance is instance
+
+
+def test_a_large_instance_in_no_time() -> None:
+    for problem in PROBLEMS:
+        instance = random_instance(problem, 20_000, Metric.EXACT)
+        check(solve(instance, time_limit=0.3), 0.3)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_the_best_of_all_rollouts_is_taken(problem: str, weights: Weights) -> None:
-    """More symmetries cannot be worse, since each adds rollouts; the first alone is that of the identity."""
-    instance = random_instance(problem, 25)
-    found = [run(instance, weights, symmetries=count, starts=25).cost for count in (1, 4, 8)]
-    assert found == sorted(found, reverse=True)
-    assert found[2] < found[0]
-    every = run(instance, weights, symmetries=1, starts=25).cost
-    assert every <= min(run(instance, weights, symmetries=1, starts=5, seed=seed).cost for seed in range(4))
+def test_never_worse_than_what_it_begins_with(problem: str) -> None:
+    instance = random_instance(problem, 60)
+    result = solve(instance, time_limit=0.6, threads=2)
+    check(result, 0.6)
+    assert result.cost < cost_of(instance, fallback_routes(instance))
+    if problem == "cvrp":
+        assert result.cost <= cost_of(instance, savings(instance))
+    again = solve(instance, time_limit=0.05, warm_start=result.solution)
+    check(again, 0.05)
+    assert again.cost <= result.cost
+    assert again.history[0][1:] == (result.cost, "warm start")
 
 
-def test_gap(weights: Weights) -> None:
-    instance = random_instance("tsp", 12)
-    cost = run(instance, weights).cost
-    known = replace(instance, best_known=cost / 1.25)
-    assert run(known, weights).gap == pytest.approx(25)
+@pytest.mark.parametrize("good", [True, False])
+def test_only_a_warm_start_that_is_the_best_is_kept_near(good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bool] = []
 
+    def improve(*given: Any, near_start: bool) -> None:
+        kept.append(near_start)
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_same_seed_same_answer_for_any_number_of_threads(problem: str, weights: Weights) -> None:
-    instance = random_instance(problem, 40)
-    first = run(instance, weights, seed=3, threads=1)
-    for threads in (1, 2, 3):
-        again = run(instance, weights, seed=3, threads=threads)
-        assert again.solution == first.solution
-    assert (first.seed, first.starts, first.symmetries) == (3, 4, 2)
-
-
-def test_memory_does_not_change_the_answer(weights: Weights) -> None:
+    monkeypatch.setattr(solve_search, "improve_routes", improve)
     instance = random_instance("cvrp", 40)
-    assert run(instance, weights, memory_gb=1e-6).solution == run(instance, weights).solution
+    start = Solution(
+        instance, routes_of(savings(instance)) if good else tuple((node,) for node in range(1, instance.size))
+    )
+    solve(instance, time_limit=20.0, warm_start=start)
+    assert kept == [good]
 
 
-def test_more_starts_than_nodes(weights: Weights) -> None:
-    result = run(random_instance("tsp", 5), weights, starts=50)
-    assert result.starts == 5
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_improvements_are_told_as_they_come(problem: str) -> None:
+    instance = random_instance(problem, 50)
+    told: list[tuple[Improvement, Solution]] = []
+    result = solve(instance, time_limit=1.0, on_improvement=lambda *found: told.append(found))
+    assert tuple(found for found, _ in told) == result.history
+    assert len(told) > 1
+    for found, solution in told:
+        assert solution.feasible
+        assert solution.cost == found.cost
+    assert told[-1][1] is result.solution
+    assert told[0][0].source == "fallback"
 
 
-def test_vehicles_and_the_policy_alone(weights: Weights) -> None:
-    instance = random_instance("cvrp", 30)
-    free = run(instance, weights)
-    assert run(instance, weights, vehicles=len(free.solution.routes)).solution == free.solution
-    with pytest.raises(ValueError, match="cvrp30: vehicles is 1, the policy's routes are more"):
-        run(instance, weights, vehicles=1)
+# --- warm starts
 
 
-def test_progress_and_timings(weights: Weights) -> None:
-    seen: list[float] = []
-    instance = random_instance("tsp", 10)
-    result = solve(instance, weights=weights("tsp"), threads=1, policy_only=True, on_progress=seen.append)
-    assert seen == sorted(seen)
-    assert seen[-1] == 1
-    seconds = result.seconds
-    assert min(seconds.load, seconds.decode) > 0
-    assert seconds.search == 0
-    assert seconds.total >= seconds.load + seconds.decode
+def test_a_warm_start_of_the_same_nodes_in_another_object() -> None:
+    instance = random_instance("cvrp", 40)
+    routes = routes_of(savings(instance))
+    other = replace(instance, name="other")
+    result = solve(instance, time_limit=0.05, warm_start=Solution(other, routes))
     assert result.instance is instance
-    (found,) = result.history
-    assert (found.cost, found.source) == (result.cost, "policy")
-    assert not result.interrupted
+    check(result, 0.05)
+    assert result.cost <= cost_of(instance, savings(instance))
 
 
-def test_weights_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
-    instance, file = random_instance("tsp", 40), tmp_path / "w.safetensors"
-    found = []
-    for seed in (0, 1, 0):
-        save_policy(file, random_policy(small_config("tsp"), seed), "random")
-        found.append(solve(instance, weights=file, starts=1, symmetries=1, threads=1, policy_only=True).cost)
-    assert found[0] == found[2] != found[1]
+def test_wrong_warm_starts() -> None:
+    instance = random_instance("cvrp", 10)
+    with pytest.raises(ValueError, match=r"^cvrp10: warm_start is not feasible: missing nodes: 3, 4, 5, 6, 7, "):
+        solve(instance, warm_start=Solution(instance, ((1, 2),)))
+    alone = Solution(instance, tuple((node,) for node in range(1, 10)))
+    with pytest.raises(ValueError, match=r"^cvrp10: warm_start and start are both given"):
+        solve(instance, warm_start=alone, start="elg")
+    with pytest.raises(ValueError, match=r"^cvrp10: warm_start and policy_only are both given"):
+        solve(instance, warm_start=alone, policy_only=True)
+    with pytest.raises(ValueError, match=r"^cvrp10: warm_start has 9 routes, vehicles is 8$"):
+        solve(instance, warm_start=alone, vehicles=8)
 
 
-def test_wrong_weights(weights: Weights, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"tsp.safetensors: problem is 'tsp', but the instance needs 'cvrp'"):
-        solve(random_instance("cvrp", 5), weights=weights("tsp"), policy_only=True)
-    with pytest.raises(ValueError, match=r"nothing.safetensors: no such weights file"):
-        solve(random_instance("cvrp", 5), weights=tmp_path / "nothing.safetensors", policy_only=True)
+def test_a_warm_start_where_no_other_solution_is_found() -> None:
+    """Demands that were cut out of four full vehicles, and that no packing of ours puts together again."""
+    rng = np.random.default_rng(0)
+    demand, capacity = np.array([0]), 50
+    while len(demand) == 1 or len(fill_up(demand, capacity)) == 4:
+        cuts = [np.sort(rng.choice(np.arange(1, capacity), 2, replace=False)) for _ in range(4)]
+        demand = np.concatenate([[0], *(np.diff([0, *cut, capacity]) for cut in cuts)])
+    instance = Instance("hard", rng.random((13, 2)), Metric.EXACT, demand=demand, capacity=capacity)
+    with pytest.raises(ValueError, match="hard: vehicles is 4, but the demands were not made to fit"):
+        solve(instance, time_limit=0.1, vehicles=4)
+    start = Solution(instance, tuple(tuple(range(k, k + 3)) for k in (1, 4, 7, 10)))
+    result = solve(instance, time_limit=0.2, vehicles=4, warm_start=start)
+    check(result, 0.2)
+    assert len(result.solution.routes) == 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"starts": 0}, "starts is 0, must be at least 1"),
-        ({"symmetries": 0}, "symmetries is 0, must be 1..8"),
-        ({"symmetries": 9}, "symmetries is 9, must be 1..8"),
-        ({"seed": -1}, "seed is -1, must not be negative"),
-        ({"threads": 0}, "threads is 0, must be at least 1"),
-        ({"memory_gb": 0.0}, "memory_gb is 0.0, must be positive"),
-        ({"vehicles": 0}, "vehicles is 0, must be at least 1"),
-        ({"time_limit": 0.0}, "time_limit is 0.0, must be a number of seconds above 0"),
-        ({"time_limit": math.inf}, "time_limit is inf, must be a number"),
-        ({"time_limit": math.nan}, "time_limit is nan, must be a number"),
-        ({"time_limit": 5.0, "policy_only": True}, "time_limit is 5.0, but policy_only is on"),
-    ],
-)
-def test_config_errors(changes: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SolveConfig(**changes)
+# --- vehicles
+
+
+def test_as_few_vehicles_as_the_demand_fills() -> None:
+    for seed in range(3):
+        instance = random_instance("cvrp", 60, seed=seed)
+        least = len(fill_up(*instance.units()))
+        told: list[int] = []
+        result = solve(
+            instance,
+            time_limit=1.0,
+            vehicles=least,
+            on_improvement=lambda _, found, told=told: told.append(len(found.routes)),
+        )
+        check(result, 1.0)
+        assert len(told) > 1
+        assert max(told) <= least
+
+
+def test_too_few_vehicles() -> None:
+    instance = random_instance("cvrp", 60)
+    demand, capacity = instance.units()
+    least = -(-int(demand.sum()) // capacity)
+    with pytest.raises(ValueError, match=f"^cvrp60: vehicles is {least - 1}, but the demand fills at least {least}$"):
+        solve(instance, vehicles=least - 1)
+
+
+# --- Ctrl-C
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_ctrl_c_gives_the_best_so_far(problem: str, at: int) -> None:
+    calls: list[float] = []
+
+    def interrupt(found: Improvement, solution: Solution) -> None:
+        calls.append(found.cost)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+
+    result = solve(random_instance(problem, 100), time_limit=6, on_improvement=interrupt)
+    assert result.seconds.total < 6
+    assert result.interrupted
+    assert len(calls) == len(result.history) == at
+    check(result, 6)
+
+
+def test_ctrl_c_at_the_warm_start() -> None:
+    def interrupt(found: Improvement, solution: Solution) -> None:
+        raise KeyboardInterrupt
+
+    instance = random_instance("cvrp", 20)
+    start = Solution(instance, routes_of(savings(instance)))
+    result = solve(instance, time_limit=30, warm_start=start, on_improvement=interrupt)
+    assert result.interrupted
+    assert result.solution is start
+
+
+# --- kernels that are not ready
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_fallback_while_the_kernels_are_being_compiled(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve_search, "jit_warm_up", lambda problem: time.sleep(5))
+    result = solve(random_instance(problem, 50), time_limit=0.2)
+    check(result, 0.2)
+    assert [found.source for found in result.history] == ["fallback"]
+    assert result.seconds.total >= 0.15
+
+
+# --- every kind of instance
+
+
+def optimum(instance: Instance) -> float:
+    """By trying everything."""
+    costs, first = instance.distance_matrix(), instance.size - instance.customers
+
+    def plans(left: frozenset[int]) -> Iterator[float]:
+        if not left:
+            yield 0.0
+        for size in range(1, len(left) + 1):
+            for route in itertools.permutations(left, size):
+                if load(route) <= capacity:
+                    walk = [0, *route, 0]
+                    cost = sum(costs[a, b] for a, b in pairwise(walk))
+                    yield cost + min(plans(left - set(route)))
+
+    if first == 0:
+        tours = ([0, *rest, 0] for rest in itertools.permutations(range(1, instance.size)))
+        return min(sum(costs[a, b] for a, b in pairwise(tour)) for tour in tours)
+    demand, capacity = instance.units()
+
+    def load(route: tuple[int, ...]) -> int:
+        return int(demand[list(route)].sum())
+
+    return min(plans(frozenset(range(1, instance.size))))
+
+
+def asymmetric(problem: str, n: int, seed: int = 0) -> Instance:
+    """Any costs, in every direction another."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(1, 100, (n, n)).astype(float)
+    np.fill_diagonal(matrix, 0)
+    extra = {} if problem == "tsp" else {"demand": np.array([0, *rng.integers(0, 5, n - 1)]), "capacity": 8}
+    return Instance("any", embed(matrix), Metric.EXPLICIT, matrix=matrix, has_coords=False, **extra)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("n", [3, 4, 5, 6])
+def test_tiny_asymmetric_instances_are_solved(problem: str, n: int) -> None:
+    instance = asymmetric(problem, n)
+    result = solve(instance, time_limit=0.5)
+    check(result, 0.5)
+    assert result.cost == optimum(instance)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_asymmetric_costs_are_improved_and_exact(problem: str) -> None:
+    instance = asymmetric(problem, 60)
+    result = solve(instance, time_limit=1.5)
+    check(result, 1.5)
+    assert instance.matrix is not None
+    stops = [[0, *route] if problem == "cvrp" else list(route) for route in result.solution.routes]
+    total = sum(instance.matrix[a, b] for walk in stops for a, b in zip(walk, [*walk[1:], walk[0]], strict=True))
+    assert result.cost == total
+    assert result.cost < 0.5 * result.history[0].cost
+    assert result.history[-1].source == "search"
+
+
+@pytest.mark.parametrize("metric", [metric for metric in Metric if metric is not Metric.EXPLICIT])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_metric(problem: str, metric: Metric) -> None:
+    instance = random_instance(problem, 40)
+    coords = instance.coords / 20 if metric in (Metric.GEO, Metric.HAVERSINE) else instance.coords
+    instance = replace(instance, coords=np.trunc(coords), metric=metric)
+    result = solve(instance, time_limit=0.5)
+    check(result, 0.5)
+    assert result.cost < result.history[0].cost
+    assert result.cost.is_integer() or not metric.rounded
+
+
+def test_the_smallest_instances() -> None:
+    triangle = Instance("triangle", np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0]]), Metric.EUC_2D)
+    assert solve(triangle, time_limit=0.1).cost == 12
+    for capacity, cost in ((3, 14), (4, 12)):
+        two = replace(triangle, demand=np.array([0, 2, 2]), capacity=capacity)
+        assert solve(two, time_limit=0.1).cost == cost
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_nodes_in_the_same_place(problem: str) -> None:
+    """All but one of them: an instance of one place only does not exist."""
+    coords = np.zeros((30, 2))
+    coords[7] = 3, 4
+    extra = {} if problem == "tsp" else {"demand": np.array([0] + [1] * 29), "capacity": 10}
+    result = solve(Instance("place", coords, Metric.EUC_2D, **extra), time_limit=0.15)
+    check(result, 0.15)
+    assert result.cost == 10
+
+
+def test_customers_without_demand_fit_into_one_route() -> None:
+    instance = random_instance("cvrp", 30)
+    result = solve(replace(instance, demand=np.zeros(30)), time_limit=0.3, vehicles=1)
+    check(result, 0.3)
+    assert len(result.solution.routes) == 1

@@ -1,0 +1,67 @@
+"""The inputs of `elgo solve`, read and checked before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from elgo.problem.files import COST_TABLES, read, read_solution
+from elgo.problem.instance import Instance
+from elgo.problem.solution import Solution
+from elgo.search.fallback import fallback_routes
+from elgo.solve.config import ModelName
+
+SUFFIXES = (".tsp", ".vrp", ".csv")
+
+
+def problem_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files that the paths name, each once; a folder stands for the problem files in it, sorted."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = [
+            p for p in sorted(path.iterdir()) if p.suffix.lower() in SUFFIXES and p.name.lower() not in COST_TABLES
+        ]
+        if not inside:
+            raise ValueError(f"{path}: no problem files ({', '.join(SUFFIXES)}) in this folder")
+        files += inside
+    return list(dict.fromkeys(files))
+
+
+def read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:
+    """Return the instances in the files; `capacity` is that of the CSV files."""
+    is_csv = [file.suffix.lower() == ".csv" for file in files]
+    if capacity is not None and not any(is_csv):
+        raise ValueError(f"{files[0]}: --capacity is {capacity:g}, but only CSV files take it")
+    return [read(file, capacity if csv else None) for file, csv in zip(files, is_csv, strict=True)]
+
+
+def check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], must_fit: bool) -> None:
+    """Raise ValueError if all files are TSPs, or if `must_fit` and an instance needs more vehicles."""
+    if all(instance.problem == "tsp" for instance in instances):
+        raise ValueError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
+    if must_fit:
+        for instance in instances:
+            fallback_routes(instance, vehicles)
+
+
+def read_warm_start(file: Path, files: Sequence[Path], instances: Sequence[Instance], vehicles: int | None) -> Solution:
+    """Return the solution of the one problem file to start from."""
+    if len(files) > 1:
+        raise ValueError(f"{file}: --warm-start is a solution of one problem file, but there are {len(files)}")
+    solution = read_solution(file, instances[0])
+    if solution.violations:
+        raise ValueError(f"{file}: --warm-start is not a solution of {files[0]}: {solution.violations[0]}")
+    if vehicles is not None and len(solution.routes) > vehicles:
+        raise ValueError(f"{file}: --warm-start has {len(solution.routes)} routes, --vehicles is {vehicles}")
+    return solution
+
+
+def check_model(name: ModelName, instances: Sequence[Instance]) -> None:
+    """Raise ValueError if the model does not exist for the problem of an instance."""
+    from elgo.model.checkpoint import model_file, read_weights
+
+    for problem in {instance.problem for instance in instances}:
+        read_weights(model_file(name, problem), problem)

@@ -1,0 +1,77 @@
+"""What to spend on an instance, and what to start from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from elgo.problem.augment import SYMMETRIES
+from elgo.problem.instance import Instance
+
+LEAST_SECONDS, MOST_SECONDS = 5.0, 60.0  # default time limit of the smallest and of the largest instances
+SECONDS_PER_NODE = 0.01  # default time limit in between
+
+ModelName = str | Path  # of a model in the package, or FILE.safetensors
+
+
+@dataclass(frozen=True)
+class SolveConfig:
+    """What to spend on an instance, and what to start from.
+
+    By default the search starts from a classical construction, and no model is loaded. `start` names a model whose
+    best rollout is the start instead; `policy_only` takes the best rollout of `model` and does not search.
+    """
+
+    time_limit: float | None = None  # seconds for the whole call; default: 5 to 60, by the size
+    start: ModelName | None = None  # model to start the search from: a name such as "elg", or FILE.safetensors
+    policy_only: bool = False  # no search, and no time limit
+    model: ModelName | None = None  # model of policy_only; default: "elg"
+    starts: int | None = None  # nodes that rollouts start at; default: all up to 1,000, 100 above; for `start` 16
+    symmetries: int | None = None  # under which rollouts are made; default: 8; for `start` 1
+    seed: int = 0  # of all randomness
+    threads: int | None = None  # default: all cores that this process may use
+    vehicles: int | None = None  # most routes of a CVRP
+    memory_gb: float = 4.0  # what the rollouts may take
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and not 0 < self.time_limit < float("inf"):
+            raise ValueError(f"time_limit is {self.time_limit}, must be a number of seconds above 0")
+        for name in ("starts", "threads", "vehicles"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}, must be at least 1")
+        if self.symmetries is not None and not 1 <= self.symmetries <= SYMMETRIES:
+            raise ValueError(f"symmetries is {self.symmetries}, must be 1..{SYMMETRIES}")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}, must not be negative")
+        if self.memory_gb <= 0:
+            raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """Raise ValueError for a field that has no effect beside the others."""
+        if self.policy_only and self.time_limit is not None:
+            raise ValueError(f"time_limit is {self.time_limit:g}, but policy_only has no time limit")
+        if self.policy_only and self.start is not None:
+            raise ValueError(f"start is '{self.start}', but policy_only does not search; name the model with model")
+        if self.model is not None and not self.policy_only:
+            raise ValueError(f"model is '{self.model}', but it needs policy_only; start names a model to start from")
+        for name in ("starts", "symmetries"):
+            value = getattr(self, name)
+            if value is not None and self.policy_name is None:
+                raise ValueError(f"{name} is {value}, but it needs a policy: start or policy_only")
+
+    @property
+    def policy_name(self) -> ModelName | None:
+        """The model whose rollouts are made, if any."""
+        return (self.model or "elg") if self.policy_only else self.start
+
+    @property
+    def workers(self) -> int:
+        """The number of threads: as given, or one per core that this process may use."""
+        return self.threads or len(os.sched_getaffinity(0))
+
+    def limit(self, instance: Instance) -> float:
+        """Return the seconds for this instance: as given, or by its size."""
+        return self.time_limit or min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_PER_NODE * instance.size))

@@ -1,0 +1,117 @@
+"""The rollouts of a policy: alone, or as the start of a search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elgo.decode.decoder import DecodeConfig, decode
+from elgo.decode.multistart import augmentations, best_solution, with_few_routes
+from elgo.decode.starts import start_count
+from elgo.model.checkpoint import load_model
+from elgo.problem.augment import SYMMETRIES
+from elgo.problem.instance import Instance
+from elgo.problem.solution import Solution
+from elgo.problem.task import Task
+from elgo.solve.config import SolveConfig
+from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
+from elgo.solve.incumbent import Incumbent
+
+if TYPE_CHECKING:
+    from elgo.model.ensemble import Policy
+
+OnProgress = Callable[[float], None]
+Nodes = NDArray[np.int64]
+
+START_SHARE = 0.5  # of the time limit, at most, until the rollouts that a search starts from are done
+START_NODES = 16  # of these rollouts by default, under one symmetry
+
+
+def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
+    """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes."""
+    instance, config = incumbent.instance, incumbent.config
+    with incumbent.timed("load"):
+        policy = _load(instance, config)
+    with incumbent.timed("decode"):
+        tasks, starts = augmentations(instance, config.starts, config.symmetries or SYMMETRIES, config.seed)
+        solution = _best_rollout(policy, instance, tasks, starts, config, on_progress)
+    incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
+    if solution is None:
+        raise ValueError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")
+    incumbent.offer(solution, "policy")
+
+
+def policy_start(incumbent: Incumbent) -> bool:
+    """Offer the best rollout of the model that the search is to start from; False if none is ready in time.
+
+    The rollouts are made in rounds: first one start node per thread, then twice as many each time. What is not done
+    within START_SHARE of the time limit is dropped.
+    """
+    instance, config = incumbent.instance, incumbent.config
+    until = incumbent.begin + START_SHARE * (incumbent.end - incumbent.begin)
+    tasks, starts = augmentations(instance, config.starts or START_NODES, config.symmetries or 1, config.seed)
+    found: list[Solution] = []
+    stopped = Event()
+
+    def stop_in_time(fraction: float) -> None:
+        if stopped.is_set() or time.perf_counter() > until:
+            raise DeadlineExceeded
+
+    def roll_out() -> None:
+        for part in _rounds(len(starts[0]), config.workers):
+            chosen = [nodes[part] for nodes in starts]
+            solution = _best_rollout(policy, instance, tasks, chosen, config, stop_in_time)
+            incumbent.starts, incumbent.symmetries = part.stop, len(tasks)
+            found.extend([solution] if solution else [])
+
+    try:
+        with incumbent.timed("load"):
+            policy = run_with_deadline(lambda: _load(instance, config), until)
+        with incumbent.timed("decode"):
+            run_with_deadline(roll_out, until)
+    except DeadlineExceeded:
+        pass
+    finally:  # on Ctrl-C, too: the rounds that are done count
+        stopped.set()
+        for solution in found:
+            incumbent.offer(solution, "policy")
+    return bool(found)
+
+
+def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
+    """Return the number of start nodes and of symmetries of the rollouts that policy_alone makes."""
+    return start_count(instance.customers, config.starts), config.symmetries or SYMMETRIES
+
+
+def _load(instance: Instance, config: SolveConfig) -> Policy:
+    assert config.policy_name is not None
+    return load_model(config.policy_name, instance.problem)
+
+
+def _rounds(count: int, first: int) -> Iterator[slice]:
+    """Yield slices of range(count): `first` items, then twice as many each time."""
+    begin = 0
+    while begin < count:
+        yield slice(begin, min(begin + first, count))
+        begin, first = begin + first, 2 * first
+
+
+def _best_rollout(
+    policy: Policy,
+    instance: Instance,
+    tasks: Sequence[Task],
+    starts: Sequence[Nodes],
+    config: SolveConfig,
+    on_progress: OnProgress | None,
+) -> Solution | None:
+    """Return the best solution of the rollouts; None if all have more routes than there are vehicles."""
+    decoding = DecodeConfig(threads=config.threads, memory_gb=config.memory_gb)
+    rollouts = [own.actions for own in decode(policy, tasks, starts, decoding, on_progress=on_progress)]
+    if config.vehicles is not None:
+        rollouts = with_few_routes(rollouts, config.vehicles)
+    return best_solution(instance, rollouts) if rollouts else None

@@ -1,0 +1,55 @@
+"""What `solve` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from elgo.problem.instance import Instance
+from elgo.problem.solution import Solution, gap
+
+
+class Improvement(NamedTuple):
+    """A better solution: when it was found, what it costs, and what found it."""
+
+    seconds: float  # since the call
+    cost: float
+    source: str  # fallback, warm start, savings, policy, search or fast_tsp
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of each stage: loading, the policy's rollouts, search; `total` is more than their sum."""
+
+    load: float
+    decode: float
+    search: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The best solution found, and how it was found."""
+
+    solution: Solution
+    seconds: Timings
+    seed: int
+    starts: int  # start nodes of the policy's rollouts; 0 without a policy
+    symmetries: int
+    history: tuple[Improvement, ...] = ()
+    interrupted: bool = False  # by Ctrl-C
+
+    @property
+    def instance(self) -> Instance:
+        """The instance that was solved."""
+        return self.solution.instance
+
+    @property
+    def cost(self) -> float:
+        """The cost of the solution."""
+        return self.solution.cost
+
+    @property
+    def gap(self) -> float | None:
+        """Percent above the best known cost, if there is one."""
+        return gap(self.cost, self.instance.best_known)

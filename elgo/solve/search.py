@@ -1,0 +1,93 @@
+"""The classical start and the search of an instance, until the time limit. Importing this module loads the compiler."""
+
+from __future__ import annotations
+
+import time
+
+from elgo.problem.instance import Instance
+from elgo.search.annealing import improve as improve_routes
+from elgo.search.data import SearchData, prepare
+from elgo.search.giant_tour import NodeArray, to_giant_tour, to_routes
+from elgo.search.jit_warm_up import jit_warm_up
+from elgo.search.savings import savings
+from elgo.search.tsp import fast_tsp_tour, improve, improve_asymmetric, is_symmetric, takes_fast_tsp
+from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
+from elgo.solve.incumbent import Incumbent
+
+SAVINGS_SECONDS = 2e-4  # per node, at most
+GRACE = 0.1  # seconds that fast_tsp may be late
+START_SHARE = 0.05  # of a TSP's time for the local search that is its start
+BEFORE_FAST_TSP = 0.1  # of a TSP's time for local search; fast_tsp has the rest and answers only at its end
+
+
+def prepare_search(instance: Instance) -> SearchData:
+    """Return the instance prepared for search, with the kernels loaded, or compiled the first time ever."""
+    data = prepare(instance)
+    jit_warm_up("tsp" if instance.problem == "tsp" and is_symmetric(instance) else "cvrp")
+    return data
+
+
+def classical_start(data: SearchData, incumbent: Incumbent) -> None:
+    """CVRP: savings, if there is time for them. TSP: local search from the best tour so far."""
+    instance = incumbent.instance
+    if instance.problem == "tsp":
+        _improve_tour(data, incumbent, time.perf_counter() + START_SHARE * incumbent.remaining())
+    elif SAVINGS_SECONDS * instance.size < 0.5 * incumbent.remaining():
+        incumbent.offer_routes(savings(instance), "savings")
+
+
+def search(data: SearchData, incumbent: Incumbent) -> None:
+    """Improve the best solution so far until the end of the time limit."""
+    try:
+        if incumbent.instance.problem == "cvrp":
+            _improve_routes(data, incumbent)
+        elif takes_fast_tsp(incumbent.instance):
+            _improve_tour(data, incumbent, time.perf_counter() + BEFORE_FAST_TSP * incumbent.remaining())
+            _ask_fast_tsp(incumbent)
+        else:
+            _improve_tour(data, incumbent, incumbent.end)
+    finally:
+        incumbent.take_found()
+
+
+def _improve_routes(data: SearchData, incumbent: Incumbent) -> None:
+    """Annealing. A warm start that is still the best is kept near: the annealing starts at a low temperature."""
+    config = incumbent.config
+
+    def found(giant_tour: NodeArray) -> None:
+        incumbent.offer_found(lambda: to_routes(giant_tour))
+
+    improve_routes(
+        data,
+        to_giant_tour(incumbent.best.routes),
+        incumbent.end,
+        config.workers,
+        config.seed,
+        found,
+        config.vehicles,
+        near_start=incumbent.source == "warm start",
+    )
+
+
+def _improve_tour(data: SearchData, incumbent: Incumbent, until: float) -> None:
+    """Iterated local search."""
+    config, tour = incumbent.config, incumbent.best.routes[0]
+
+    def found(tour: NodeArray) -> None:
+        incumbent.offer_found(lambda: [tour.tolist()])
+
+    if is_symmetric(incumbent.instance):
+        improve(data, tour, until, config.workers, config.seed, found)
+    else:
+        improve_asymmetric(data, tour, until, config.seed, found)
+    incumbent.take_found()
+
+
+def _ask_fast_tsp(incumbent: Incumbent) -> None:
+    """Offer the tour of fast_tsp, unless it comes too late."""
+    instance, until, workers = incumbent.instance, incumbent.end, incumbent.config.workers
+    try:
+        tour = run_with_deadline(lambda: fast_tsp_tour(instance, until, workers), until + GRACE)
+    except DeadlineExceeded:
+        return
+    incumbent.offer_routes([tour], "fast_tsp")

@@ -1,0 +1,25 @@
+"""`elgo info`: what weights files say about themselves."""
+
+import numpy as np
+from commands import TSP, check_refused, run
+from safetensors.numpy import save_file
+
+
+def test_info_prints_the_header_of_a_weights_file(tmp_path) -> None:
+    file = tmp_path / "w.safetensors"
+    save_file({"a": np.zeros(3)}, file, metadata={"config": '{"width": 128}', "training": "ten minutes"})
+    done = run("info", file)
+    assert done.exit_code == 0
+    assert '  config: {"width": 128}' in done.stdout
+    assert "  training: ten minutes" in done.stdout
+
+
+def test_info_lists_the_models_of_the_package() -> None:
+    lines = run("info").stdout.splitlines()
+    assert {"elg (cvrp)", "elg (tsp)"} <= set(lines)
+    assert any(line.startswith("  training: ") for line in lines)
+
+
+def test_info_refuses_other_files(tmp_path) -> None:
+    check_refused(run("info", TSP), str(TSP), "safetensors")
+    check_refused(run("info", tmp_path / "none.safetensors"), "none.safetensors")

@@ -1,0 +1,384 @@
+"""`elgo solve`: all of it by subprocess, and with a stand-in for the solver where only the command matters."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import vrplib
+from commands import CVRP, EXAMPLES, ROOT, TSP, check_refused, elgo_command, run
+from samples import LATE
+
+from elgo.cli import outputs
+from elgo.problem.solution import Solution
+from elgo.solve.config import SolveConfig
+from elgo.solve.result import Improvement, Result, Timings
+
+Solver = Callable[..., Result]
+
+
+def trivial(instance, config=SolveConfig(), *, on_improvement=None, on_progress=None, **_) -> Result:  # noqa: B008
+    """A feasible result without any thought: nodes in order, one route per customer."""
+    if on_progress:
+        on_progress(0.5)
+    nodes = range(instance.size)
+    routes = (tuple(nodes),) if instance.problem == "tsp" else tuple((i,) for i in nodes[1:])
+    solution, seconds = Solution(instance, routes), Timings(0.1, 0.2, 0.3, 0.6)
+    found = Improvement(0.25, solution.cost, "fallback")
+    if on_improvement:
+        on_improvement(found, solution)
+    return Result(solution, seconds, config.seed, config.starts or 0, config.symmetries or 0, (found,))
+
+
+@pytest.fixture
+def use_solver(monkeypatch) -> Callable[[Solver], None]:
+    return lambda solver: monkeypatch.setattr(sys.modules["elgo.solve.solver"], "solve", solver)
+
+
+def failing_at(call: int, error: BaseException) -> Solver:
+    """The trivial solver, raising the error at the given call."""
+    calls = []
+
+    def solver(*args, **options) -> Result:
+        calls.append(args)
+        if len(calls) == call:
+            raise error
+        return trivial(*args, **options)
+
+    return solver
+
+
+def length(coords: np.ndarray, closed: list[int]) -> int:
+    """Rounded length of a closed walk, independent of the package."""
+    steps = np.diff(coords[[*closed, closed[0]]], axis=0)
+    return int(np.floor(np.hypot(*steps.T) + 0.5).sum())
+
+
+# --- all of it, by subprocess
+
+
+def test_solves_the_examples_and_all_outputs_agree_with_an_independent_check(tmp_path) -> None:
+    out = tmp_path / "out.json"
+    done = elgo_command(
+        "solve",
+        EXAMPLES,
+        "--time-limit",
+        2,
+        "--json",
+        out,
+        "--solutions",
+        tmp_path / "sol",
+        "--plot",
+        tmp_path,
+        "--plot-history",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    tsp, cvrp = json.loads(out.read_text())
+
+    coords = np.array([line.split()[1:] for line in TSP.read_text().splitlines() if line[0].isdigit()], dtype=float)
+    assert sorted(tsp["routes"][0]) == list(range(120))
+    assert tsp["cost"] == length(coords, tsp["routes"][0])
+    assert tsp["gap"] == pytest.approx(100 * (tsp["cost"] - 6135) / 6135)
+
+    data = vrplib.read_instance(CVRP)
+    assert sorted(node for route in cvrp["routes"] for node in route) == list(range(1, 116))
+    assert all(data["demand"][route].sum() <= data["capacity"] for route in cvrp["routes"])
+    assert cvrp["cost"] == sum(length(data["node_coord"], [0, *route]) for route in cvrp["routes"])
+    assert vrplib.read_solution(tmp_path / "sol" / "mixed-n116-k13.sol") == {
+        "routes": cvrp["routes"],
+        "cost": cvrp["cost"],
+    }
+
+    for entry in (tsp, cvrp):
+        assert entry["feasible"]
+        assert f" {entry['cost']} " in done.stdout
+        assert entry["history"][-1][1] == entry["cost"]
+        assert entry["seconds"] < 2 + LATE
+        assert not entry["interrupted"]
+        for ending in ("png", "history.png"):
+            assert (tmp_path / f"{entry['name']}.{ending}").read_bytes().startswith(b"\x89PNG")
+    assert "mean of 2" in done.stdout
+    assert "2/2 mixed-n116-k13: cost" in done.stderr
+
+
+def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
+    entries = []
+    for name in ("a.json", "b.json"):
+        options = ("--starts", 3, "--symmetries", 2, "--seed", 5, "--threads", 1, "--json", tmp_path / name)
+        assert elgo_command("solve", CVRP, "--policy-only", *options).returncode == 0
+        (entry,) = json.loads((tmp_path / name).read_text())
+        del entry["seconds"], entry["history"]
+        entries.append(entry)
+    assert entries[0] == entries[1]
+
+
+# --- inputs are checked before any work
+
+
+@pytest.fixture
+def no_solver(use_solver) -> None:
+    use_solver(failing_at(1, AssertionError("solved before everything was checked")))
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_a_broken_file_among_good_ones_is_refused_first(tmp_path) -> None:
+    broken = tmp_path / "broken.vrp"
+    broken.write_text(CVRP.read_text().replace("CAPACITY : 453", "CAPACITY : 20"))
+    check_refused(run("solve", TSP, broken, "--json", tmp_path / "out.json"), str(broken), "DEMAND", "20")
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_missing_file_and_empty_folder_are_refused(tmp_path) -> None:
+    check_refused(run("solve", tmp_path / "none.tsp"), "none.tsp", "no such file")
+    (tmp_path / "optima.csv").write_text("a,1\n")
+    check_refused(run("solve", TSP, tmp_path), str(tmp_path), "no problem files")
+
+
+@pytest.mark.usefixtures("no_solver")
+@pytest.mark.parametrize("option", ["--json", "--solutions", "--plot", "--plot-history"])
+def test_outputs_that_cannot_be_written_are_refused(tmp_path, option: str) -> None:
+    (tmp_path / "file").write_text("")
+    check_refused(run("solve", TSP, option, tmp_path / "file" / "inside"), option, str(tmp_path / "file"))
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_outputs_that_would_overwrite_each_other_are_refused(tmp_path) -> None:
+    copy = tmp_path / TSP.name
+    copy.write_text(TSP.read_text())
+    check_refused(run("solve", TSP, copy, "--solutions", tmp_path / "out"), str(copy), str(TSP))
+    one = tmp_path / "one.png"
+    for option in ("--plot", "--plot-history"):
+        check_refused(run("solve", TSP, CVRP, option, one), option, "one.png", "2 problem files")
+        check_refused(run("solve", TSP, option, tmp_path / "one.bmp"), option, "one.bmp")
+    check_refused(run("solve", TSP, "--plot", one, "--plot-history", one), "one.png", "same file")
+    check_refused(run("solve", TSP, "--json", tmp_path), "--json", str(tmp_path))
+    check_refused(run("solve", CVRP, "--solutions", EXAMPLES), "--solutions", str(CVRP))
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_capacity_without_a_csv_file_is_refused() -> None:
+    check_refused(run("solve", CVRP, "--capacity", 10), "--capacity")
+
+
+@pytest.mark.usefixtures("no_solver")
+@pytest.mark.parametrize("options", [["--start"], ["--policy-only", "--model"]])
+def test_wrong_models_are_refused(tmp_path, weights, options: list[str]) -> None:
+    check_refused(run("solve", TSP, *options, tmp_path / "none.safetensors"), "none.safetensors", "no such")
+    check_refused(run("solve", TSP, *options, "nonsense"), "model is 'nonsense'", "elg")
+    check_refused(run("solve", TSP, CVRP, *options, weights("tsp")), "problem is 'tsp'", "'cvrp'")
+
+
+@pytest.mark.usefixtures("no_solver")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "elg"], ["model is 'elg'", "policy_only"]),
+        (["--start", "elg", "--policy-only"], ["start is 'elg'", "policy_only"]),
+        (["--starts", 3], ["starts is 3", "policy"]),
+        (["--symmetries", 2], ["symmetries is 2", "policy"]),
+        (["--warm-start", CVRP.with_suffix(".sol"), "--start", "elg"], ["--warm-start and --start"]),
+        (["--warm-start", CVRP.with_suffix(".sol"), "--policy-only"], ["--warm-start and --policy-only"]),
+    ],
+)
+def test_options_without_effect_are_refused(options: list[object], words: list[str]) -> None:
+    check_refused(run("solve", CVRP, *options), *words)
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_wrong_limits_are_refused() -> None:
+    check_refused(run("solve", TSP, "--time-limit", 0), "time_limit is 0.0")
+    check_refused(run("solve", TSP, "--time-limit", 5, "--policy-only"), "time_limit is 5", "policy_only")
+    check_refused(run("solve", TSP, "--vehicles", 3), "--vehicles is 3", str(TSP))
+    check_refused(run("solve", TSP, CVRP, "--vehicles", 12), "mixed-n116-k13", "vehicles is 12", "at least 13")
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_wrong_warm_starts_are_refused(tmp_path) -> None:
+    start = tmp_path / "start.sol"
+    good = CVRP.with_suffix(".sol").read_text()
+    for text, words in {
+        "Route #1: 1 2 3\nCost 3\n": (str(CVRP), "missing nodes: 4, 5"),
+        "nonsense": (),
+        good.replace("Route #1:", "Route #1: 5"): ("repeated nodes: 5",),
+    }.items():
+        start.write_text(text)
+        check_refused(run("solve", CVRP, "--warm-start", start), str(start), *words)
+    start.write_text(good)
+    check_refused(run("solve", CVRP, TSP, "--warm-start", start), str(start), "2")
+    check_refused(run("solve", TSP, "--warm-start", start), str(start))
+    check_refused(run("solve", CVRP, "--warm-start", start, "--vehicles", 12), str(start), "13 routes", "12")
+    check_refused(run("solve", CVRP, "--warm-start", tmp_path / "none.sol"), "none.sol", "no such file")
+    check_refused(run("solve", CVRP, "--warm-start", CVRP), str(CVRP), ".sol or .tour")
+
+
+# --- what comes out
+
+
+def test_json_has_every_field(tmp_path, use_solver) -> None:
+    use_solver(trivial)
+    assert run("solve", TSP, CVRP, "--seed", 7, "--json", tmp_path / "out.json").exit_code == 0
+    tsp, cvrp = json.loads((tmp_path / "out.json").read_text())
+    assert tsp["routes"] == [list(range(120))]
+    assert cvrp["routes"][:2] == [[1], [2]]
+    assert isinstance(tsp["cost"], int)
+    expected = {
+        "problem": "tsp",
+        "file": str(TSP),
+        "best_known": 6135,
+        "nodes": 120,
+        "starts": 0,
+        "symmetries": 0,
+        "seed": 7,
+        "seconds": 0.6,
+        "history": [[0.25, tsp["cost"], "fallback"]],
+        "interrupted": False,
+    }
+    assert expected.items() <= tsp.items()
+    assert tsp["feasible"] is True
+
+
+def test_unrounded_costs_without_a_best_known_cost(tmp_path, use_solver) -> None:
+    use_solver(trivial)
+    (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n1,1,2\n2,0,3\n")
+    done = run("solve", tmp_path, "--capacity", 5, "--json", tmp_path / "out.json")
+    assert done.exit_code == 0, done.stderr
+    (entry,) = json.loads((tmp_path / "out.json").read_text())
+    assert entry["gap"] is None
+    assert entry["best_known"] is None
+    assert "6.8284" in done.stdout
+
+
+def test_quiet_prints_the_table_only(use_solver) -> None:
+    use_solver(trivial)
+    done = run("solve", TSP, "--quiet")
+    assert done.stderr == ""
+    assert "clusters-n120" in done.stdout
+
+
+def test_solutions_and_pictures_are_named_after_the_files(tmp_path, use_solver) -> None:
+    use_solver(trivial)
+    assert run("solve", TSP, CVRP, "--solutions", tmp_path, "--plot", tmp_path, "--plot-format", "svg").exit_code == 0
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"clusters-n120.tour", "mixed-n116-k13.sol", "clusters-n120.svg", "mixed-n116-k13.svg"}
+    assert run("solve", TSP, "--plot", tmp_path / "one.png", "--plot-history", tmp_path / "two.svg").exit_code == 0
+    assert (tmp_path / "one.png").exists()
+    assert (tmp_path / "two.svg").exists()
+    assert run("solve", TSP, CVRP, "--plot-history", tmp_path / "more").exit_code == 0
+    assert {p.name for p in (tmp_path / "more").iterdir()} == {f"{f.stem}.history.png" for f in (TSP, CVRP)}
+
+
+def test_options_reach_the_solver(use_solver) -> None:
+    seen = []
+
+    def solver(instance, config, *, warm_start, **options) -> Result:
+        seen.append((config, warm_start))
+        return trivial(instance, config)
+
+    use_solver(solver)
+    common = ("--seed", 4, "--threads", 1, "--memory", 2)
+    few = (*common, "--starts", 3, "--symmetries", 2)
+    start = CVRP.with_suffix(".sol")
+    assert run("solve", CVRP, *few, "--policy-only", "--model", "elg").exit_code == 0
+    assert run("solve", CVRP, *few, "--start", "elg", "--time-limit", 9).exit_code == 0
+    assert run("solve", CVRP, *common, "--time-limit", 9, "--vehicles", 14, "--warm-start", start).exit_code == 0
+    config = SolveConfig(seed=4, threads=1, memory_gb=2.0)
+    (alone, nothing), (from_policy, _), (other, solution) = seen
+    assert alone == replace(config, starts=3, symmetries=2, policy_only=True, model="elg")
+    assert nothing is None
+    assert from_policy == replace(config, starts=3, symmetries=2, start="elg", time_limit=9.0)
+    assert other == replace(config, time_limit=9.0, vehicles=14)
+    assert solution.cost == 15581
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("boom: field is 3"), 2)])
+def test_what_is_finished_is_kept(tmp_path, use_solver, error: BaseException, code: int) -> None:
+    use_solver(failing_at(2, error))
+    done = run("solve", TSP, CVRP, "--json", tmp_path / "out.json", "--solutions", tmp_path)
+    assert done.exit_code == code
+    assert [entry["name"] for entry in json.loads((tmp_path / "out.json").read_text())] == ["clusters-n120"]
+    assert (tmp_path / "clusters-n120.tour").exists()
+    assert "clusters-n120" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_keeps_the_best_so_far_and_begins_no_other_file(tmp_path, use_solver) -> None:
+    def interrupted(*args, **options) -> Result:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            return replace(trivial(*args, **options), interrupted=True)
+        raise AssertionError("the search was not interrupted")
+
+    use_solver(interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    done = run("solve", TSP, CVRP, "--json", tmp_path / "out.json", "--solutions", tmp_path)
+    assert done.exit_code == 130
+    (entry,) = json.loads((tmp_path / "out.json").read_text())
+    assert entry["interrupted"] is True
+    assert (tmp_path / "clusters-n120.tour").exists()
+    assert "clusters-n120" in done.stdout
+    assert done.stderr.splitlines()[-1] == "elgo: interrupted"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_before_there_is_a_solution(use_solver) -> None:
+    use_solver(lambda *args, **options: os.kill(os.getpid(), signal.SIGINT))
+    done = run("solve", TSP, CVRP)
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "elgo: interrupted\n")
+
+
+def test_ctrl_c_between_two_files(tmp_path, use_solver, monkeypatch) -> None:
+    """While an output is being written it waits until that is done."""
+    use_solver(trivial)
+    monkeypatch.setattr(outputs, "save_plot", lambda *args: os.kill(os.getpid(), signal.SIGINT))
+    done = run("solve", TSP, CVRP, "--json", tmp_path / "out.json", "--plot", tmp_path)
+    assert done.exit_code == 130
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 1
+
+
+def test_an_infeasible_solution_is_reported(use_solver) -> None:
+    def forgetful(instance, config, **options) -> Result:
+        return Result(Solution(instance, ((0, 1, 2),)), Timings(0, 0, 0, 0), 0, 1, 1)
+
+    use_solver(forgetful)
+    done = run("solve", TSP)
+    assert done.exit_code == 1
+    assert "infeasible" in done.stderr
+
+
+# --- Ctrl-C, by subprocess
+
+
+def searching(pid: int) -> int:
+    """How many processes of a command have come as far as to load the compiler of the search."""
+    pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    return sum("llvmlite" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path: Path) -> None:
+    words = ["solve", "examples", "--time-limit", "60", "--jobs", str(jobs)]
+    words += ["--solutions", str(tmp_path), "--json", str(tmp_path / "out.json")]
+    command = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while searching(command.pid) < jobs:
+        assert command.poll() is None
+        time.sleep(0.1)
+    command.send_signal(signal.SIGINT)
+    _, errors = command.communicate(timeout=30)
+    assert command.returncode == 130
+    assert errors.splitlines()[-1] == "elgo: interrupted"
+    assert "Traceback" not in errors
+    entries = json.loads((tmp_path / "out.json").read_text())
+    assert len(entries) == jobs  # the others were not begun
+    assert all(entry["interrupted"] and entry["feasible"] for entry in entries)
+    assert (tmp_path / "clusters-n120.tour").exists()
+    assert (tmp_path / "mixed-n116-k13.sol").exists() == (jobs == 2)

@@ -71,7 +71,7 @@ class Trainer:
         self.average = {name: value.to(self.processes.device) for name, value in saved["average"].items()}
 
     def save(self) -> None:
-        """Write the checkpoint and, beside it, the weights that `elgo solve --weights` takes."""
+        """Write the checkpoint and, beside it, the weights that `elgo solve --start` and `--model` take."""
         if self.processes.rank != 0:
             return
         state = {

@@ -169,6 +169,13 @@ def test_no_private_words() -> None:
     assert found == []
 
 
+def test_the_reference_has_all_public_names() -> None:
+    import elgo
+
+    shown = re.findall(r"heading: elgo\.(\w+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(set(elgo.__all__) - {"__version__"})
+
+
 def test_version_is_the_same_everywhere() -> None:
     import elgo
 

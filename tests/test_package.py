@@ -58,6 +58,42 @@ print("mean of 2" in out.getvalue(), "torch" in sys.modules)
     assert run(code).split() == ["True", "False"]
 
 
+def test_a_solve_from_a_warm_start_does_not_import_torch() -> None:
+    code = """
+import elgo, sys
+instance = elgo.read("examples/mixed-n116-k13.vrp")
+start = elgo.read_solution("examples/mixed-n116-k13.sol", instance)
+print(elgo.solve(instance, time_limit=0.5, warm_start=start).cost, "torch" in sys.modules)
+"""
+    assert run(code).split() == ["15581.0", "False"]
+
+
+def test_the_model_needs_torch_alone() -> None:
+    """Both policies: logits, log-probabilities with gradients, and a rollout, with the compilers' packages blocked."""
+    code = """
+import sys
+sys.modules.update(numba=None, scipy=None, fast_tsp=None)  # importing them fails
+import numpy as np, torch
+from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
+from elgo.model.env import make_batch
+from elgo.model.rollout import encode_tasks, rollout
+from elgo.problem.task import Task
+
+coords = np.random.default_rng(0).random((12, 2))
+for problem in ("tsp", "cvrp"):
+    task = Task(coords, None, None) if problem == "tsp" else Task(coords, np.r_[0, np.ones(11, np.int64)], 4)
+    policy, starts = Policy(PolicyConfig(problem, layers=1)), np.array([[1, 2, 3]])
+    actions, _ = rollout(policy, encode_tasks(policy, [task], 1), starts, None, 1)
+    batch = make_batch([task])
+    first = policy.env.start(batch, torch.from_numpy(starts))
+    print(tuple(policy.logits(policy.encode(batch), first).shape), set(actions[0, 0]) >= set(range(1, 12)))
+    policy.log_prob(batch, torch.from_numpy(actions).long()).sum().backward()
+    print(all(p.grad is not None and p.grad.isfinite().all() for p in policy.parameters()))
+"""
+    assert run(code).splitlines() == ["(1, 3, 12) True", "True"] * 2
+
+
 @pytest.mark.parametrize("before", ["", "elgo.SolveConfig", "from elgo.solve.solver import SolveConfig"])
 def test_solve_is_the_function_whatever_was_imported_before(before: str) -> None:
     assert run(f"import elgo\n{before}\nprint(type(elgo.solve).__name__)").strip() == "function"

@@ -31,11 +31,12 @@ def solve(
 ) -> Result:
     """Return the best solution found within the time limit.
 
-    instance        what to solve
-    config          what to spend on it; fields can be given as `changes` instead: solve(instance, time_limit=3)
-    warm_start      a feasible solution to start the search from
-    on_improvement  called with each better solution, as (Improvement, Solution)
-    on_progress     called with the fraction of the rollouts that are done, with policy_only
+    - `instance`: what to solve
+    - `config`: what to spend on it; fields can be given as `changes` instead: solve(instance, time_limit=3)
+    - `warm_start`: a feasible solution to start the search from
+    - `on_improvement`: called with each better solution, as (Improvement, Solution)
+    - `on_progress`: called with the fraction of the rollouts that are done, with policy_only
+
     Ctrl-C ends the search: the result is the best solution so far.
     """
     config = replace(config or SolveConfig(), **changes)

@@ -6,6 +6,7 @@ elg:starts        every start, no symmetries
 elg:16x2          16 starts, 2 symmetries
 FILE.safetensors  a weights file, with the same protocols; LABEL=FILE.safetensors names the method
 search@5          the classical search with 5 seconds: `elgo solve --time-limit 5`
+elg+search@5      the search from a model's solution: `elgo solve --start elg --time-limit 5`
 pyvrp@5, savings  a baseline, with seconds if it searches until a time limit
 """
 
@@ -34,7 +35,7 @@ _TIMED = re.compile(r"(.+)@([^@/]*)")
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve instances: a baseline, or else a model, or else (without both) the classical search."""
+    """A way to solve instances: a baseline; a model; or with a time limit the search, from the model's solution if any."""
 
     name: str
     baseline: str | None = None  # a name in BASELINES
@@ -136,17 +137,18 @@ def parse_method(text: str) -> Method:
     solver, seconds = (timed[1], _parse_seconds("--methods", timed[2])) if timed else (text, None)
     if solver == "search" or solver in BASELINES:
         return _timed_method(text, solver, seconds)
-    before, protocol = _split_protocol(solver)
+    before, protocol = _split_protocol(solver.removesuffix("+search"))
     label, _, model = before.rpartition("=")
     if not _is_file(model) and before not in model_names():
         known = [*model_names(), "FILE.safetensors", "search@SECONDS", *BASELINES]
         raise ValueError(f"--methods has {text!r}; there are {', '.join(known)}")
-    if seconds is not None:
-        raise ValueError(f"--methods has {text!r}, but a model takes no time limit")
-    starts, symmetries = _counts(text, protocol)
     name = label or (_label(Path(model)) if _is_file(model) else model)
-    suffix = "" if protocol == "x8" else f":{protocol}"
-    return Method(name + suffix, model=model, starts=starts, symmetries=symmetries)
+    if solver.endswith("+search") and seconds is not None and protocol == "x8":
+        return Method(f"{name}+search@{seconds:g}", model=model, seconds=seconds)
+    if solver.endswith("+search") or seconds is not None:
+        raise ValueError(f"--methods has {text!r}; to search from a model's solution, write {before}+search@5")
+    starts, symmetries = _counts(text, protocol)
+    return Method(name + ("" if protocol == "x8" else f":{protocol}"), None, model, starts, symmetries)
 
 
 def _timed_method(text: str, solver: str, seconds: float | None) -> Method:
@@ -210,10 +212,10 @@ def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], 
     for method in methods:
         for problem in (problem for problem in problems if method.supports(problem)):
             if method.baseline or method.model:
-                seconds = None if method.seconds is None else 0.05
+                seconds = 0.05 if method.baseline and method.seconds else None
                 small = replace(method, seconds=seconds, starts=1, symmetries=1)
                 run_method(small, [_small_instance(problem)], options)
-            else:
+            if not method.baseline and method.seconds:
                 jit_warm_up(problem)
 
 
@@ -231,7 +233,7 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
     """Return the method's answers for instances of one problem; those decoded in one batch share its time evenly."""
     if method.baseline:
         return [_run_baseline(method, instance, options) for instance in instances]
-    if method.model is None:
+    if method.seconds is not None:
         return [_search(method, instance, options) for instance in instances]
     begin = time.perf_counter()
     solutions = _decode(method, instances, options)
@@ -258,7 +260,8 @@ def _search(method: Method, instance: Instance, options: Options) -> Answer:
     from elgo.solve.solver import solve
 
     begin = time.perf_counter()
-    config = SolveConfig(method.seconds, seed=options.seed, threads=options.threads, memory_gb=options.memory_gb)
+    seed, threads, memory_gb = options
+    config = SolveConfig(method.seconds, start=method.model, seed=seed, threads=threads, memory_gb=memory_gb)
     solution = solve(instance, config).solution
     return _checked(solution, time.perf_counter() - begin)
 

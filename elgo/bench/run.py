@@ -265,8 +265,8 @@ def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
             entries = members[begin : begin + bench_set.batch_size]
             for method in methods:
                 if method.supports(entries[0].instance.problem):
-                    alone = method.model is None or method.seconds is not None
-                    parts = [(entry,) for entry in entries] if alone else [entries]
+                    decodes = method.model is not None and method.seconds is None
+                    parts = [entries] if decodes else [(entry,) for entry in entries]
                     batches += [Batch(method, part) for part in parts]
     return batches
 

@@ -192,7 +192,7 @@ def bench_command(
         typer.Option(
             metavar="METHODS",
             help="By commas: a model (elg, FILE.safetensors or NAME=FILE.safetensors), perhaps with :single, :starts "
-            "or :16x2 (starts x symmetries); search@5 (seconds); baselines such as pyvrp@5 or savings.",
+            "or :16x2 (starts x symmetries); search@5 (seconds) or elg+search@5; baselines such as pyvrp@5 or savings.",
         ),
     ] = "elg:single,elg:starts,elg",
     baselines: Annotated[

@@ -33,6 +33,8 @@ from elgo.problem.task import ProblemName
         ("w.safetensors:single", Method("w:single", model="w.safetensors", starts=1, symmetries=1)),
         ("mine=runs@a/w.safetensors", Method("mine", model="runs@a/w.safetensors")),
         ("search@5", Method("search@5", seconds=5.0)),
+        ("elg+search@5", Method("elg+search@5", model="elg", seconds=5.0)),
+        ("mine=w.safetensors+search@5", Method("mine+search@5", model="w.safetensors", seconds=5.0)),
         ("pyvrp@5", Method("pyvrp@5", baseline="pyvrp", seconds=5.0)),
         ("hgs@0.50", Method("hgs@0.5", baseline="hgs", seconds=0.5)),
         ("savings", Method("savings", baseline="savings")),
@@ -52,7 +54,9 @@ def test_a_method(text: str, method: Method) -> None:
         ("savings@5", "'savings@5', but savings does not search"),
         ("pyvrp@fast", "--methods has 'fast', which is not a number of seconds"),
         ("pyvrp@0", "--methods has '0', which is not a number of seconds"),
-        ("elg@5", "'elg@5', but a model takes no time limit"),
+        ("elg@5", "'elg@5'; to search from a model's solution, write elg\\+search@5"),
+        ("elg:single+search@5", "'elg:single\\+search@5'; to search from a model's solution, write elg\\+search@5"),
+        ("elg+search", "'elg\\+search'; to search from a model's solution, write elg\\+search@5"),
         ("elg:double", "'elg:double'; a colon is followed by single, starts, x8 or STARTSxSYMMETRIES"),
         ("elg:0x8", "'elg:0x8'; a colon is followed by"),
         ("elg:", "'elg:'; a colon is followed by"),
@@ -74,6 +78,7 @@ def test_baselines_at_every_limit() -> None:
     assert {method.family for method in found[4:6]} == {"pyvrp"}
     assert parse_method("elg:single").family == "elg"
     assert parse_method("search@5").family == "search"
+    assert parse_method("elg+search@5").family == "elg+search"
 
 
 def test_wrong_lists_of_methods() -> None:
@@ -89,8 +94,10 @@ def test_wrong_lists_of_methods() -> None:
         parse_limits("1,x")
 
 
-def test_search_is_the_solver_with_a_time_limit() -> None:
-    (answer,) = run_method(parse_method("search@0.2"), [small.instance("cvrp")], Options())
+@pytest.mark.parametrize("text", ["search@0.2", "elg+search@0.5"])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_search_with_a_time_limit(text: str, problem: str) -> None:
+    (answer,) = run_method(parse_method(text), [small.instance(problem)], Options())
     assert answer.solution is not None
     assert answer.error == ""
 

@@ -35,7 +35,7 @@ _TIMED = re.compile(r"(.+)@([^@/]*)")
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve instances: a baseline; a model; or with a time limit the search, from the model's solution if any."""
+    """A way to solve instances: a baseline; a model; with a time limit the search, from the model's solution if any."""
 
     name: str
     baseline: str | None = None  # a name in BASELINES

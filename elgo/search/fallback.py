@@ -1,4 +1,4 @@
-"""Feasible routes at once, whatever the size: the answer when there is no time for a better one. Needs only numpy."""
+"""Feasible routes in milliseconds at any size, for when there is no time for better ones. Needs numpy only."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.problem.instance import Instance
+from elgo.search.giant_tour import Routes
 
-Routes = list[list[int]]
-CURVE = 16  # bits of a place on the curve in each direction
-MOST_BITS = 2**30  # of the sums that fill_up looks at
+HILBERT_ORDER = 16  # bits of each coordinate
+MOST_BITS = 2**30  # largest table of sums in fill_vehicles
 
 
 def fallback_routes(instance: Instance, vehicles: int | None = None) -> Routes:
-    """TSP: along Hilbert's curve. CVRP: a sweep around the depot, or if that takes too many vehicles, what fits first.
+    """Return a tour along the Hilbert curve (TSP), or a sweep around the depot (CVRP).
 
-    Raises ValueError if the demand does not fit into that many vehicles, or if no way was found to make it fit.
+    If the sweep needs too many vehicles, the customers are packed by demand alone. Raises ValueError if the demand
+    exceeds the capacity of all vehicles, or if no packing was found.
     """
     if instance.problem == "tsp":
-        return [along_curve(instance.plane()).tolist()]
+        return [hilbert_order(instance.plane()).tolist()]
     routes = _sweep(instance)
     if vehicles is None or len(routes) <= vehicles:
         return routes
@@ -26,89 +27,92 @@ def fallback_routes(instance: Instance, vehicles: int | None = None) -> Routes:
     least = -(-int(demand.sum()) // capacity)
     if least > vehicles:
         raise ValueError(f"{instance.name}: vehicles is {vehicles}, but the demand fills at least {least}")
-    for pack in first_fit, fill_up:
+    for pack in first_fit_decreasing, fill_vehicles:
         routes = pack(demand, capacity)
         if len(routes) <= vehicles:
             return routes
     raise ValueError(f"{instance.name}: vehicles is {vehicles}, but the demands were not made to fit into them")
 
 
-def along_curve(plane: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The order of points (n, 2) along Hilbert's curve: near each other there, near each other in the plane."""
-    low = plane.min(axis=0)
-    span = max(float((plane - low).max()), 1e-300)
-    x, y = ((plane - low) / span * (2**CURVE - 1)).astype(np.int64).T
-    place = np.zeros(len(plane), np.int64)
-    for bit in range(CURVE - 1, -1, -1):
+def hilbert_order(points: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order of points (n, 2) along the Hilbert curve, on which successive points are close in the plane."""
+    low = points.min(axis=0)
+    span = max(float((points - low).max()), 1e-300)
+    x, y = ((points - low) / span * (2**HILBERT_ORDER - 1)).astype(np.int64).T
+    position = np.zeros(len(points), np.int64)
+    for bit in range(HILBERT_ORDER - 1, -1, -1):
         right, up = (x >> bit) & 1, (y >> bit) & 1
-        place = (place << 2) | ((3 * right) ^ up)
-        # Enter the quarter as its own curve runs: turned round and mirrored in the lower ones.
-        mirrored = (up == 0) & (right == 1)
-        x, y = np.where(mirrored, ~x, x), np.where(mirrored, ~y, y)
+        position = (position << 2) | ((3 * right) ^ up)
+        # The curve within the lower quadrants is transposed, and in the right one reflected as well.
+        reflected = (up == 0) & (right == 1)
+        x, y = np.where(reflected, ~x, x), np.where(reflected, ~y, y)
         x, y = np.where(up == 0, y, x), np.where(up == 0, x, y)
-    return np.argsort(place, kind="stable")
+    return np.argsort(position, kind="stable")
 
 
 def _sweep(instance: Instance) -> Routes:
-    """Customers by their direction from the depot, a new route whenever the next one does not fit."""
+    """Return routes of customers by their angle around the depot, a new one whenever the next customer does not fit."""
     demand, capacity = instance.units()
     plane = instance.plane()
-    step = plane[1:] - plane[0]
-    order = 1 + np.argsort(np.arctan2(step[:, 1], step[:, 0]), kind="stable")
+    offset = plane[1:] - plane[0]
+    order = 1 + np.argsort(np.arctan2(offset[:, 1], offset[:, 0]), kind="stable")
     routes: Routes = [[]]
-    room = capacity
+    free = capacity
     for node, amount in zip(order.tolist(), demand[order].tolist(), strict=True):
-        if amount > room:
+        if amount > free:
             routes.append([])
-            room = capacity
+            free = capacity
         routes[-1].append(node)
-        room -= amount
+        free -= amount
     return routes
 
 
-def first_fit(demand: NDArray[np.int64], capacity: int) -> Routes:
-    """The largest demands first, each into the first route that has room for it: few routes, whatever their length."""
+def first_fit_decreasing(demand: NDArray[np.int64], capacity: int) -> Routes:
+    """Return few routes, whatever their length: the largest demand first, each in the first route that it fits into."""
     routes: Routes = []
-    room: list[int] = []
+    free: list[int] = []
     for node in 1 + np.argsort(-demand[1:], kind="stable"):
         amount = int(demand[node])
-        place = next((k for k, left in enumerate(room) if amount <= left), None)
-        if place is None:
+        number = next((k for k, left in enumerate(free) if amount <= left), None)
+        if number is None:
             routes.append([])
-            room.append(capacity)
-            place = -1
-        routes[place].append(int(node))
-        room[place] -= amount
+            free.append(capacity)
+            number = -1
+        routes[number].append(int(node))
+        free[number] -= amount
     return routes
 
 
-def fill_up(demand: NDArray[np.int64], capacity: int) -> Routes:
-    """One route after the other: the largest demand that is left, and with it those that fill the vehicle best.
+def fill_vehicles(demand: NDArray[np.int64], capacity: int) -> Routes:
+    """Return even fewer routes: one after the other, the largest demand left and those that fill the vehicle best.
 
-    Even fewer routes. With capacities in the millions there are too many sums to look at: then as first_fit.
+    The subset sums of a capacity in the millions would be too many: then the same as first_fit_decreasing.
     """
     if len(demand) * capacity > MOST_BITS:
-        return first_fit(demand, capacity)
+        return first_fit_decreasing(demand, capacity)
     left = [(int(demand[node]), int(node)) for node in 1 + np.argsort(-demand[1:], kind="stable")]
     routes: Routes = []
     while left:
         (amount, node), *left = left
         routes.append([node])
-        chosen = _best_filling([amount for amount, _ in left], capacity - amount)
+        chosen = _largest_subset([amount for amount, _ in left], capacity - amount)
         routes[-1] += [node for (_, node), taken in zip(left, chosen, strict=True) if taken]
         left = [pair for pair, taken in zip(left, chosen, strict=True) if not taken]
     return routes
 
 
-def _best_filling(amounts: list[int], room: int) -> list[bool]:
-    """Which of the amounts (falling) to take so that their sum is as near to the room as possible; large ones first."""
-    sums = [1]  # bit s: some of the last amounts add up to s
+def _largest_subset(amounts: list[int], limit: int) -> list[bool]:
+    """Return which of the descending amounts to take so that their sum is as large as possible, but at most `limit`.
+
+    Among equal sums, larger amounts are preferred.
+    """
+    sums = [1]  # after k steps: bit s is set if some of the last k amounts add up to s
     for amount in reversed(amounts):
-        sums.append((sums[-1] | sums[-1] << amount) & ((1 << (room + 1)) - 1))
-    goal = sums.pop().bit_length() - 1
+        sums.append((sums[-1] | sums[-1] << amount) & ((1 << (limit + 1)) - 1))
+    target = sums.pop().bit_length() - 1
     chosen = []
     for amount in amounts:
-        behind = sums.pop()
-        chosen.append(amount <= goal and bool(behind >> (goal - amount) & 1))
-        goal -= amount * chosen[-1]
+        sums_of_rest = sums.pop()
+        chosen.append(amount <= target and bool(sums_of_rest >> (target - amount) & 1))
+        target -= amount * chosen[-1]
     return chosen

@@ -1,4 +1,4 @@
-"""Clarke and Wright's savings construction for CVRP."""
+"""Clarke and Wright's savings construction (1964) for CVRP."""
 
 from __future__ import annotations
 
@@ -14,81 +14,74 @@ NEAREST_PAIRS = 100  # beyond, only for pairs of a customer and one of this many
 
 
 def savings(instance: Instance) -> Routes:
-    """Clarke and Wright (1964): one route per customer, then joined at their ends, the largest saving first."""
+    """Return routes that begin as one per customer and are merged at their ends, the largest saving first."""
     demand, capacity = instance.units()
     to_depot = instance.distances(np.arange(instance.size), 0)
     i, j = _pairs(instance)
     saved = to_depot[i] + to_depot[j] - instance.distances(i, j)
-    worth = np.flatnonzero(saved > 0)
-    order = worth[np.argsort(-saved[worth], kind="stable")]
-    links = join_routes(i[order], j[order], demand, capacity)
-    return paths(links)
+    positive = np.flatnonzero(saved > 0)
+    order = positive[np.argsort(-saved[positive], kind="stable")]
+    return _follow(_merge(i[order], j[order], demand, capacity))
 
 
 def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
-    """Customers i < j whose joining is considered."""
+    """Return the pairs of customers i < j whose saving is considered."""
     n = instance.customers
     if n <= ALL_PAIRS:
         i, j = np.triu_indices(n, 1)
         return i + 1, j + 1
-    near = nearest_neighbours(instance, NEAREST_PAIRS)[1:].astype(np.int64)
-    each = np.repeat(np.arange(1, n + 1), near.shape[1])
-    key = np.unique(np.minimum(each, near.ravel()) * (n + 1) + np.maximum(each, near.ravel()))
-    return key // (n + 1), key % (n + 1)
+    neighbours = nearest_neighbours(instance, NEAREST_PAIRS)[1:].astype(np.int64)
+    one, other = np.repeat(np.arange(1, n + 1), neighbours.shape[1]), neighbours.ravel()
+    pairs = np.unique(np.minimum(one, other) * (n + 1) + np.maximum(one, other))
+    return pairs // (n + 1), pairs % (n + 1)
 
 
-@njit(nogil=True)
-def root(parent: IntArray, node: int) -> int:
-    """The representative of a node's set in a forest of parents, whose paths become shorter on the way."""
+@njit(cache=True)
+def _merge(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
+    """Merge routes in the order of the pairs (i, j), where both are at ends of routes whose loads fit together.
+
+    Return the (n, 2) neighbours of each customer, 0 for the depot.
+    """
+    n = len(demand)
+    neighbours = np.zeros((n, 2), np.int64)
+    parent = np.arange(n)  # union-find over the customers of each route
+    load = demand.copy()  # of the route, at its root
+    open_ends = np.full(n, 2)  # 2 for a customer alone, 1 at an end of a route, 0 inside
+    for k in range(len(i)):
+        a, b = i[k], j[k]
+        if open_ends[a] == 0 or open_ends[b] == 0:
+            continue
+        root_a, root_b = _root(parent, a), _root(parent, b)
+        if root_a == root_b or load[root_a] + load[root_b] > capacity:
+            continue
+        parent[root_b] = root_a
+        load[root_a] += load[root_b]
+        open_ends[a] -= 1
+        open_ends[b] -= 1
+        neighbours[a, 1 - open_ends[a]], neighbours[b, 1 - open_ends[b]] = b, a
+    return neighbours
+
+
+@njit(inline="always")
+def _root(parent: IntArray, node: int) -> int:
+    """Return the root of a node in a union-find forest, with path halving."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
         node = parent[node]
     return node
 
 
-@njit(nogil=True)
-def join(a: int, b: int, capacity: int, parent: IntArray, load: IntArray, free: IntArray) -> bool:
-    """Make two routes one where customers a and b are their ends and the load allows it; whether that was so.
-
-    parent: a forest over the customers of each route. load: of the route, at its root. free: how many more neighbours
-    a customer can have: 2 alone, 1 at an end of a route, 0 inside.
-    """
-    if free[a] == 0 or free[b] == 0:
-        return False
-    root_a, root_b = root(parent, a), root(parent, b)
-    if root_a == root_b or load[root_a] + load[root_b] > capacity:
-        return False
-    parent[root_b] = root_a
-    load[root_a] += load[root_b]
-    free[a] -= 1
-    free[b] -= 1
-    return True
-
-
-@njit(cache=True)
-def join_routes(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
-    """(n, 2) neighbours of each customer, 0 for the depot, after joining routes in the order of the pairs."""
-    n = len(demand)
-    links, parent = np.zeros((n, 2), np.int64), np.arange(n)
-    load, free = demand.copy(), np.full(n, 2)
-    for k in range(len(i)):
-        a, b = i[k], j[k]
-        if join(a, b, capacity, parent, load, free):
-            links[a, 1 - free[a]], links[b, 1 - free[b]] = b, a
-    return links
-
-
-def paths(links: IntArray) -> Routes:
-    """Walk the linked customers from one end of each route to the other."""
-    seen = np.zeros(len(links), dtype=bool)
+def _follow(neighbours: IntArray) -> Routes:
+    """Return the routes, each followed from one end to the other."""
+    visited = np.zeros(len(neighbours), dtype=bool)
     routes = []
-    for end in range(1, len(links)):
-        if seen[end] or links[end, 1] != 0:
+    for end in range(1, len(neighbours)):
+        if visited[end] or neighbours[end, 1] != 0:
             continue
-        route, before = [end], 0
-        while nexts := [int(node) for node in links[route[-1]] if node not in (0, before)]:
-            before = route[-1]
-            route.append(nexts[0])
-        seen[route] = True
+        route, previous = [end], 0
+        while following := [int(node) for node in neighbours[route[-1]] if node not in (0, previous)]:
+            previous = route[-1]
+            route.append(following[0])
+        visited[route] = True
         routes.append(route)
     return routes

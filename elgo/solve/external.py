@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from elgo.problem.instance import Instance
 from elgo.search.distances import integer_distances
-from elgo.search.fallback import first_fit
+from elgo.search.fallback import first_fit_decreasing
 from elgo.search.tsp import fast_tsp_tour
 
 Routes = list[list[int]]
@@ -50,7 +50,7 @@ class Budget:
 
 def fleet_size(demand: NDArray[np.int64], capacity: int) -> int:
     """Return how many vehicles to offer: HGS's rule of thumb, but more than first-fit decreasing needs."""
-    return max(math.ceil(1.3 * int(demand.sum()) / capacity) + 3, len(first_fit(demand, capacity)) + 1)
+    return max(math.ceil(1.3 * int(demand.sum()) / capacity) + 3, len(first_fit_decreasing(demand, capacity)) + 1)
 
 
 def _distances(instance: Instance) -> NDArray[np.int64]:

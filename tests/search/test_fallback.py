@@ -9,7 +9,8 @@ from samples import KINDS, LATE, random_instance, random_points
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
 from elgo.search.construct import nearest_neighbour
-from elgo.search.fallback import Routes, along_curve, fallback_routes, fill_up, first_fit
+from elgo.search.fallback import fallback_routes, fill_vehicles, first_fit_decreasing, hilbert_order
+from elgo.search.giant_tour import Routes
 
 
 def solution(instance: Instance, routes: Routes) -> Solution:
@@ -20,18 +21,18 @@ def solution(instance: Instance, routes: Routes) -> Solution:
 @pytest.mark.parametrize("n", [1, 2, 3, 100, 3000])
 def test_the_curve_visits_every_point_once(kind: str, n: int) -> None:
     points = 1000 * random_points(np.random.default_rng(n), n, kind) - 300
-    assert sorted(along_curve(points).tolist()) == list(range(n))
+    assert sorted(hilbert_order(points).tolist()) == list(range(n))
 
 
 def test_the_curve_of_points_in_one_place_or_on_a_line() -> None:
-    assert along_curve(np.ones((4, 2))).tolist() == [0, 1, 2, 3]
+    assert hilbert_order(np.ones((4, 2))).tolist() == [0, 1, 2, 3]
     line = np.stack([np.arange(50.0), np.zeros(50)], axis=1)
-    np.testing.assert_array_equal(along_curve(line), np.arange(50))
+    np.testing.assert_array_equal(hilbert_order(line), np.arange(50))
 
 
 def test_the_curve_goes_from_cell_to_neighbouring_cell() -> None:
     cells = np.stack(np.divmod(np.arange(256), 16), axis=1).astype(float)
-    steps = np.abs(np.diff(cells[along_curve(cells)], axis=0)).sum(axis=1)
+    steps = np.abs(np.diff(cells[hilbert_order(cells)], axis=0)).sum(axis=1)
     assert (steps == 1).all()
 
 
@@ -58,7 +59,7 @@ def test_the_sweep_goes_round_the_depot() -> None:
     assert sorted(map(sorted, fallback_routes(instance))) == [[1, 6], [2, 5], [3, 7], [4, 8]]
 
 
-@pytest.mark.parametrize("pack", [first_fit, fill_up])
+@pytest.mark.parametrize("pack", [first_fit_decreasing, fill_vehicles])
 def test_packing_is_feasible(pack) -> None:
     for seed in range(5):
         instance = random_instance("cvrp", 60, seed=seed)
@@ -70,10 +71,10 @@ def test_packing_is_feasible(pack) -> None:
 
 def test_packing_finds_what_fits_exactly() -> None:
     demand = np.array([0, 7, 3, 6, 4, 5, 5, 8, 2])
-    assert len(first_fit(demand, 10)) == 4
+    assert len(first_fit_decreasing(demand, 10)) == 4
     demand = np.array([0, 5, 4, 3, 3, 3, 2])  # the first fit takes 5 + 4, 3 + 3 + 3, 2
-    assert len(first_fit(demand, 10)) == 3
-    assert fill_up(demand, 10) == [[1, 3, 6], [2, 4, 5]]
+    assert len(first_fit_decreasing(demand, 10)) == 3
+    assert fill_vehicles(demand, 10) == [[1, 3, 6], [2, 4, 5]]
 
 
 def test_as_few_vehicles_as_possible() -> None:
@@ -93,7 +94,7 @@ def test_huge_capacities_are_no_reason_to_be_slow() -> None:
     rng = np.random.default_rng(0)
     demand = np.array([0, *rng.integers(10**10, 10**11, 300)])
     begin = time.perf_counter()
-    assert fill_up(demand, 10**12) == first_fit(demand, 10**12)
+    assert fill_vehicles(demand, 10**12) == first_fit_decreasing(demand, 10**12)
     assert time.perf_counter() - begin < LATE
 
 

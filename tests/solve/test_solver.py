@@ -16,7 +16,7 @@ from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import embed
 from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
-from elgo.search.fallback import fallback_routes, fill_up
+from elgo.search.fallback import fallback_routes, fill_vehicles
 from elgo.search.jit_warm_up import jit_warm_up
 from elgo.search.savings import savings
 from elgo.solve import search as solve_search
@@ -145,7 +145,7 @@ def test_a_warm_start_where_no_other_solution_is_found() -> None:
     """Demands that were cut out of four full vehicles, and that no packing of ours puts together again."""
     rng = np.random.default_rng(0)
     demand, capacity = np.array([0]), 50
-    while len(demand) == 1 or len(fill_up(demand, capacity)) == 4:
+    while len(demand) == 1 or len(fill_vehicles(demand, capacity)) == 4:
         cuts = [np.sort(rng.choice(np.arange(1, capacity), 2, replace=False)) for _ in range(4)]
         demand = np.concatenate([[0], *(np.diff([0, *cut, capacity]) for cut in cuts)])
     instance = Instance("hard", rng.random((13, 2)), Metric.EXACT, demand=demand, capacity=capacity)
@@ -163,7 +163,7 @@ def test_a_warm_start_where_no_other_solution_is_found() -> None:
 def test_as_few_vehicles_as_the_demand_fills() -> None:
     for seed in range(3):
         instance = random_instance("cvrp", 60, seed=seed)
-        least = len(fill_up(*instance.units()))
+        least = len(fill_vehicles(*instance.units()))
         told: list[int] = []
         result = solve(
             instance,

@@ -1,6 +1,6 @@
 """The routes of a CVRP as doubly linked lists: changed in constant time, and restored if a change is rejected.
 
-Fields that are used together lie in one record, and so in one cache line.
+Fields that are used together are stored together, as records, for the sake of the caches.
 """
 
 from __future__ import annotations

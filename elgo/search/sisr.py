@@ -89,9 +89,9 @@ def ruin_and_recreate(
     for _ in range(iterations):
         longest = min(MAX_STRING, len(customers) / counters[0].used)
         strings = int(uniform(random_state) * (4.0 * MEAN_REMOVED / (1.0 + longest) - 1.0) + 1.0)
-        seed = customers[int(uniform(random_state) * len(customers))]
+        seed_customer = customers[int(uniform(random_state) * len(customers))]
         most = max(vehicles, counters[0].used)
-        delta, count = _ruin(data, linked, seed, strings, longest, removed, random_state)
+        delta, count = _ruin(data, linked, seed_customer, strings, longest, removed, random_state)
         _sort(data, removed[:count], keys, random_state)
         delta += _recreate(data, linked, most, customers, removed[:count], random_state)
         if delta > 0.0 and delta >= -temperature * math.log(uniform(random_state) + 1e-300):
@@ -113,7 +113,7 @@ def ruin_and_recreate(
 def _ruin(
     data: SearchArrays,
     linked: LinkedRoutes,
-    seed: int,
+    seed_customer: int,
     strings: int,
     longest: float,
     removed: NodeArray,
@@ -128,7 +128,7 @@ def _ruin(
     for k in range(-1, neighbours.shape[1]):
         if counters[0].saved >= strings:
             break
-        customer = seed if k < 0 else neighbours[seed, k]
+        customer = seed_customer if k < 0 else neighbours[seed_customer, k]
         route = nodes[customer].route
         if route == NO_ROUTE or routes[route].saved:
             continue

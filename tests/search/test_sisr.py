@@ -90,7 +90,7 @@ def test_more_customers_than_a_table_holds(metric: Metric) -> None:
 
 
 def test_one_iteration_after_the_other() -> None:
-    """Every single step: none is allowed to leave anything wrong behind, not even for a moment."""
+    """Every single step: none may leave an inconsistent state."""
     instance = random_cvrp(3, 25)
     data = prepare(instance)
     tour = to_giant_tour(random_routes(instance, 0))

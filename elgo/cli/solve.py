@@ -47,7 +47,7 @@ Starts = Annotated[
     typer.Option(
         min=1,
         help="Nodes at which the model's rollouts start.",
-        show_default="all up to 1,000, above that 100; with --start 16",
+        show_default="all up to 1,000 nodes, above that 100; with --start 16",
     ),
 ]
 Symmetries = Annotated[

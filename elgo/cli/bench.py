@@ -1,0 +1,157 @@
+"""`elgo bench`: measure methods on benchmark sets, and compare the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from elgo.cli.data import DataOption
+
+ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads of every method that can use them.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every method.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only tables and errors.")]
+InstancesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Only these: names, prefixes or patterns, separated by commas; ten: ten of Set-X."
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option(min=1, help="Only the first instances of each group, at most this many.")
+]
+
+
+class SetFirst(TyperGroup):
+    """The commands of `elgo bench`; `elgo bench SET` stands for `elgo bench run SET`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+def run(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SET", help="tsplib, cvrplib-x, cvrplib-xxl, uniform, synthetic, scaling, or a folder of files."
+        ),
+    ],
+    data: DataOption = None,
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="METHODS",
+            help="Separated by commas: a model (elg, FILE.safetensors or NAME=FILE.safetensors), perhaps with :single, "
+            ":starts or :16x2 (starts x symmetries); search@5 (seconds), or elg+search@5 from a model's solution; "
+            "baselines such as pyvrp@5 or savings.",
+        ),
+    ] = "elg:single,elg:starts,elg",
+    baselines: Annotated[
+        str, typer.Option(metavar="NAMES", help="Baselines to add at each time limit: all, installed, or names.")
+    ] = "",
+    time_limits: Annotated[
+        str, typer.Option(metavar="SECONDS", help="Time limits of --baselines, separated by commas.")
+    ] = "",
+    problem: Annotated[str | None, typer.Option(metavar="tsp|cvrp", help="Only one problem of the set.")] = None,
+    instances: InstancesOption = None,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a model while decoding.")] = 4.0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where results go; continued if it holds this run.", show_default="bench/SET"
+        ),
+    ] = None,
+    published: Annotated[bool, typer.Option(help="Show published figures beside the measured ones.")] = True,
+    quiet: QuietOption = False,
+) -> None:
+    """Measure methods on a set (`elgo bench SET` for short); print the table, write CSV, pictures and a report."""
+    from elgo.bench.methods import Options, parse_limits, parse_methods
+    from elgo.bench.sets import Selection, load_set
+
+    limits = parse_limits(time_limits)
+    bench_set = load_set(name, data, Selection(problem, instances, limit))
+    problems = {entry.instance.problem for entry in bench_set.entries}
+    chosen = parse_methods(methods, baselines, limits, problems)
+
+    from elgo.bench.command import bench
+    from elgo.cli.bench_progress import bench_progress
+
+    target = folder or Path("bench") / bench_set.name
+    with bench_progress(quiet) as show:
+        table = bench(bench_set, chosen, Options(seed, threads, memory), target, show, published)
+    print(table.text())
+    print(f"\nwrote {target / 'report.html'}")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a benchmark, finished or not.")],
+    published: Annotated[bool, typer.Option(help="Show published figures beside the measured ones.")] = True,
+) -> None:
+    """Write tables, pictures and the report of a benchmark again."""
+    from elgo.bench.report import write_report
+
+    print(write_report(folder, published).text())
+    print(f"\nwrote {folder / 'report.html'}")
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="The folder of a benchmark, or FOLDER:METHOD.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The one to compare with it.")],
+) -> None:
+    """Compare two benchmarks, instance by instance; exit code 1 if B is worse."""
+    from elgo.bench.compare import compare as compare_results
+    from elgo.bench.compare import compare_table
+
+    pairs = compare_results(a, b)
+    print(compare_table(a, b, pairs).text())
+    if any(pair.regression for pair in pairs):
+        raise typer.Exit(1)
+
+
+def ablations(
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each variant.")] = 1000,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of every config.")
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(metavar="CONFIGS", help="Which variants, separated by commas.", show_default="all")
+    ] = None,
+    data: DataOption = None,
+    instances: InstancesOption = None,
+    limit: LimitOption = None,
+    protocol: Annotated[
+        str, typer.Option(help="How each variant is measured: single, starts, x8 or STARTSxSYMMETRIES.")
+    ] = "x8",
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where training and results go.")] = Path(
+        "bench/ablations"
+    ),
+    quiet: QuietOption = False,
+) -> None:
+    """Train every ablation of the paper briefly on the same data; print its tables with ours beside them."""
+    from functools import partial
+
+    from elgo.bench.ablations import VARIANTS, make_variants, measure_variants, train_variants
+    from elgo.bench.methods import Options
+    from elgo.bench.sets import Selection, load_set
+    from elgo.cli.bench_progress import bench_progress
+    from elgo.model.rollout import torch_threads
+    from elgo.train.command import run
+
+    names = [name.strip() for name in variants.split(",")] if variants else list(VARIANTS)
+    bench_set = load_set("tsplib", data, Selection(None, instances, limit))
+    configs = make_variants(names, steps, sets or [])
+    with torch_threads(threads):
+        trained = train_variants(configs, folder, protocol, partial(run, quiet=quiet))
+    with bench_progress(quiet) as show:
+        table = measure_variants(configs, trained, bench_set, Options(seed, threads), folder, show)
+    print(table.text())
+    print(f"\nwrote {folder / 'ablations.md'}")

@@ -1,0 +1,23 @@
+"""`elgo plot-training`: draw the curves of training runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elgo.cli.outputs import check_file
+
+
+def plot_training(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Picture to write (.png or .svg).")] = Path("training.png"),
+) -> None:
+    """Draw loss and validation gaps of training runs."""
+    check_file("--out", out)
+
+    from elgo.train.command import plot_training as plot
+
+    plot(runs, out)
+    print(f"wrote {out}")

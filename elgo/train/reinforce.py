@@ -19,7 +19,7 @@ from elgo.decode.types import Rollouts
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.problem.task import Task
-from elgo.train.compiled_log_prob import log_prob
+from elgo.train.log_prob import log_prob
 
 
 def sample_rollouts(

@@ -9,7 +9,7 @@ from torch import Tensor
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.model.rollout import torch_threads
-from elgo.train import compiled_log_prob
+from elgo.train import log_prob as compiled
 
 PROBLEMS = ["tsp", "cvrp"]
 CHANGES = [
@@ -33,14 +33,14 @@ def sequences(problem: str, sizes: tuple[int, ...] = (3, 9, 17), walks: int = 4)
 def learned(policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> tuple[Tensor, dict]:
     """Log-probabilities, and the gradient of a sum of them with different weights."""
     policy.zero_grad()
-    log_p = compiled_log_prob.log_prob(policy, batch, actions, steps)
+    log_p = compiled.log_prob(policy, batch, actions, steps)
     (log_p * torch.linspace(-1, 2, log_p.numel()).view_as(log_p)).sum().backward()
     return log_p.detach(), {name: p.grad for name, p in policy.named_parameters() if p.grad is not None}
 
 
 def in_torch(patch: pytest.MonkeyPatch, *arguments) -> tuple[Tensor, dict]:
     with patch.context() as here:
-        here.setattr(compiled_log_prob, "fits", lambda policy, cache: False)
+        here.setattr(compiled, "fits", lambda policy, cache: False)
         return learned(*arguments)
 
 
@@ -57,7 +57,7 @@ def assert_same(found: tuple[Tensor, dict], expected: tuple[Tensor, dict]) -> No
 def test_gradient_is_that_of_torch(problem: str, changes: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = random_policy(small_config(problem, **changes))
     batch, actions = sequences(problem)
-    assert compiled_log_prob.fits(policy, policy.encode(batch))
+    assert compiled.fits(policy, policy.encode(batch))
     assert_same(learned(policy, batch, actions), in_torch(monkeypatch, policy, batch, actions))
 
 
@@ -67,7 +67,7 @@ def test_some_steps_of_many_states(problem: str, monkeypatch: pytest.MonkeyPatch
     policy = random_policy(small_config(problem, width=128, heads=8, layers=1))
     batch, actions = sequences(problem, sizes=(30,), walks=120)
     steps = torch.arange(2, 29)
-    assert actions[0, :, steps].numel() > compiled_log_prob.SLICE
+    assert actions[0, :, steps].numel() > compiled.SLICE
     assert_same(learned(policy, batch, actions, steps), in_torch(monkeypatch, policy, batch, actions, steps))
 
 
@@ -76,7 +76,7 @@ def test_factors_that_underflow(problem: str, monkeypatch: pytest.MonkeyPatch) -
     policy = random_policy(small_config(problem))
     batch, actions = sequences(problem)
     as_usual = learned(policy, batch, actions)
-    monkeypatch.setattr(compiled_log_prob, "_factors", lambda scores: np.zeros(scores.shape, np.float32))
+    monkeypatch.setattr(compiled, "_factors", lambda scores: np.zeros(scores.shape, np.float32))
     assert_same(learned(policy, batch, actions), as_usual)
 
 
@@ -114,14 +114,14 @@ def test_unlikely_moves_have_a_finite_log_probability(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("changes", [{"local_layers": 1}, {"global_policy": False}], ids=str)
 def test_other_networks_are_left_to_torch(changes: dict) -> None:
     policy = random_policy(small_config("tsp", **changes))
-    assert not compiled_log_prob.fits(policy, policy.encode(sequences("tsp")[0]))
+    assert not compiled.fits(policy, policy.encode(sequences("tsp")[0]))
 
 
 def test_half_precision_is_left_to_torch() -> None:
     policy, (batch, actions) = random_policy(small_config("tsp")), sequences("tsp")
     with torch.autocast("cpu", torch.bfloat16):
-        assert not compiled_log_prob.fits(policy, policy.encode(batch))
-        assert torch.isfinite(compiled_log_prob.log_prob(policy, batch, actions)).all()
+        assert not compiled.fits(policy, policy.encode(batch))
+        assert torch.isfinite(compiled.log_prob(policy, batch, actions)).all()
 
 
 @pytest.mark.parametrize("name", ["global_.embed.weight", "global_.combine.bias", "local.context"])
@@ -131,4 +131,28 @@ def test_a_broken_weight_shows(problem: str, name: str) -> None:
     policy, (batch, actions) = random_policy(small_config(problem)), sequences(problem)
     with torch.no_grad():
         policy.get_parameter(name).view(-1)[0] = torch.nan
-    assert compiled_log_prob.log_prob(policy, batch, actions).isnan().any()
+    assert compiled.log_prob(policy, batch, actions).isnan().any()
+
+
+def test_the_summed_probability_of_several_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the depot any end of a route may be right: value and gradient are those of torch's logsumexp."""
+    policy = random_policy(small_config("cvrp"))
+    batch, actions = sequences("cvrp")
+    steps = torch.arange(1, actions.shape[2])
+    state = policy.env.along(batch, actions, steps)
+    valid = policy.env.valid(batch, state)
+    chosen = actions[:, :, steps].flatten(1, 2)
+    answers = valid & (torch.rand(valid.shape, generator=torch.Generator().manual_seed(0)) < 0.5)
+    several = (state.current == 0) & answers.any(-1)
+    assert several.any()
+    chosen = torch.where(several, -1, chosen)
+
+    def learn() -> tuple[Tensor, dict]:
+        policy.zero_grad()
+        log_p = compiled.move_log_prob(policy, policy.encode(batch), state, chosen, answers)
+        (log_p * torch.linspace(-1, 2, log_p.numel()).view_as(log_p)).sum().backward()
+        return log_p.detach(), {name: p.grad for name, p in policy.named_parameters() if p.grad is not None}
+
+    found = learn()
+    monkeypatch.setattr(compiled, "fits", lambda policy, encoding: False)
+    assert_same(found, learn())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Annotated
 
@@ -69,4 +71,8 @@ def main() -> None:
     except usage_error as error:
         print(f"elgo: {error.format_message()}", file=sys.stderr)
         code = 2
+    if threading.active_count() > 1:  # work that was not ready in time: ending its thread would abort the process
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
     sys.exit(code)

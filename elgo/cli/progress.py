@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 5.0  # between plain lines
+ESTIMATE_SECONDS = 1.0  # of rollouts before the time that they will take is estimated
 
 
 @dataclass
@@ -35,6 +36,7 @@ class _Running:
     cost: float | None = None
     fraction: float = 0.0
     first: tuple[float, float] | None = None  # time and fraction of the first report
+    estimated: bool = False  # in a line
 
     def advance(self, fraction: float) -> None:
         """Take note of the fraction of the rollouts that are done."""
@@ -49,9 +51,11 @@ class _Running:
         """Return the seconds until the end: exact with a time limit, an estimate for the policy; None if unknown."""
         if self.limit is not None:
             return max(0.0, self.begin + self.limit - time.monotonic())
-        if self.first is None or self.fraction <= self.first[1]:
+        begin, before = self.first or (math.inf, 0.0)
+        passed = time.monotonic() - begin
+        if passed < ESTIMATE_SECONDS or self.fraction == before:
             return None
-        return (1 - self.fraction) * (time.monotonic() - self.first[0]) / (self.fraction - self.first[1])
+        return (1 - self.fraction) * passed / (self.fraction - before)
 
     def facts(self, comma: str = "") -> list[str]:
         """Return what is known so far, as words for a line."""
@@ -127,10 +131,10 @@ class BatchProgress:
         self.bars.remove_task(running.bar)
         self.bars.refresh()
         facts = [*_costs(result.cost, running.best_known), f"{result.seconds.total:.2f} s"]
-        if self.items[number].config.start and not result.starts:
-            facts.append("classical start: the model was not ready in time")
         if result.interrupted:
             facts.append("interrupted")
+        elif self.items[number].config.start and not result.starts:
+            facts.append("classical start, since the model was not ready in time")
         if not self.quiet and (len(self.items) > 1 or not self.on_terminal):
             self._print(f"{running.title}: {', '.join(facts)}")
 
@@ -145,8 +149,11 @@ class BatchProgress:
     def _show(self, running: _Running) -> None:
         if self.on_terminal:
             self.bars.update(running.bar, completed=running.done(), facts="  ".join(running.facts(",")))
-        elif time.monotonic() - running.last_line > LINE_SECONDS:
+            return
+        first_estimate = running.limit is None and not running.estimated and running.left() is not None
+        if first_estimate or time.monotonic() - running.last_line > LINE_SECONDS:
             running.last_line = time.monotonic()
+            running.estimated = running.estimated or first_estimate
             self._print(f"{running.title}: {', '.join(running.facts())}")
 
     def _print(self, line: str) -> None:

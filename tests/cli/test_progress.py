@@ -36,6 +36,7 @@ def result(item: BatchItem, interrupted: bool = False, starts: int = 1) -> Resul
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "ESTIMATE_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("_often")
@@ -72,7 +73,7 @@ def test_a_model_that_was_not_ready_is_reported(capsys: pytest.CaptureFixture[st
             shown.started(number)
             shown.finished(number, result(batch[number], starts=starts))
     first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("1.25 s, classical start: the model was not ready in time")
+    assert first.endswith("1.25 s, classical start, since the model was not ready in time")
     assert second.endswith("1.25 s")
 
 

@@ -358,10 +358,10 @@ def test_an_infeasible_solution_is_reported(use_solver) -> None:
 # --- Ctrl-C, by subprocess
 
 
-def searching(pid: int) -> int:
-    """How many processes of a command have come as far as to load the compiler of the search."""
+def loaded(pid: int, library: str) -> int:
+    """Return how many processes of a command have loaded a library: llvmlite is that of the search."""
     pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-    return sum("llvmlite" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+    return sum(library in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -369,7 +369,7 @@ def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path:
     words = ["solve", "examples", "--time-limit", "60", "--jobs", str(jobs)]
     words += ["--solutions", str(tmp_path), "--json", str(tmp_path / "out.json")]
     command = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while searching(command.pid) < jobs:
+    while loaded(command.pid, "llvmlite") < jobs:
         assert command.poll() is None
         time.sleep(0.1)
     command.send_signal(signal.SIGINT)
@@ -382,3 +382,20 @@ def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path:
     assert all(entry["interrupted"] and entry["feasible"] for entry in entries)
     assert (tmp_path / "clusters-n120.tour").exists()
     assert (tmp_path / "mixed-n116-k13.sol").exists() == (jobs == 2)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_ctrl_c_while_the_model_is_loading_or_decoding(seconds: float) -> None:
+    words = ["solve", str(TSP), "--start", "elg", "--starts", "120", "--symmetries", "8", "--time-limit", "60"]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "elgo", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not loaded(command.pid, "libtorch"):
+        assert command.poll() is None
+        time.sleep(0.1)
+    time.sleep(seconds)
+    command.send_signal(signal.SIGINT)
+    table, errors = command.communicate(timeout=30)
+    assert command.returncode == 130, errors
+    assert errors.splitlines()[-1] == "elgo: interrupted"
+    assert "clusters-n120" in table

@@ -7,10 +7,10 @@ the paper's network with random weights:
 
 (a) samples node by node with autograd through all steps. Each step is benchmarks/baseline.py's, which says what it
     does; the gradient then goes back through all of them at once.
-(b) is elgo.train: rollouts from the fast decoder without gradients, their log-probabilities in parallel.
+(b) is elgo.train: rollouts from the decoder without gradients, their log-probabilities in parallel.
 
 Both have the same loss and end with Adam's step. Imitation is a step of `elgo train imitate-*` on the same instances:
-as many of them as make --nodes nodes, 4 walks through each solution. The solution is a random one here: the work is
+as many of them as make --nodes nodes, 4 sequences of each solution. The solution is a trivial one here: the work is
 the same. Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps after
 a first one that is not counted; all three in turn, --rounds times. Seconds are CPU time per thread: what the clock
 shows when nothing else is running.
@@ -41,20 +41,20 @@ from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
 from elgo.problem.generate import Sample, generate
 from elgo.problem.task import ProblemName, Task
-from elgo.train.config import TrainConfig
-from elgo.train.imitate import imitation_loss, make_lesson
+from elgo.train.config import ReinforceConfig
+from elgo.train.imitate import imitation_loss, make_imitation_batch
 from elgo.train.labelling import Labelled, label
 from elgo.train.memory import keep_freed_memory
-from elgo.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
+from elgo.train.reinforce import advantages, reinforce_loss, rollout_batches, sample_rollouts
 
 SEED = 0
-WALKS = 4  # of imitation through each solution
+SEQUENCES = 4  # per solution in imitation
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be timed."""
+    """What to time."""
 
     problem: ProblemName
     size: int  # N: nodes of a TSP, customers of a CVRP
@@ -66,12 +66,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Timed:
-    """What a child process measured."""
+    """The measurement of a child process."""
 
     seconds: float  # of the best step
     instances: int  # in it
     memory: int  # peak of the process in bytes, libraries included
-    libraries: int  # of it, what was there before the first step
+    libraries: int  # the part of it before the first step
 
     @property
     def pace(self) -> float:
@@ -80,7 +80,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Row:
-    """One problem's answer."""
+    """The measurements of one problem."""
 
     problem: ProblemName
     baseline: Timed
@@ -109,8 +109,8 @@ def make_tasks(case: Case) -> list[Task]:
     return [Task(x.coords, x.demand, x.capacity) for x in make_samples(case.problem, case.size, case.batch)]
 
 
-def some_label(sample: Sample) -> Labelled:
-    """A feasible solution without any thought: nodes in order, a new route when the next customer does not fit."""
+def trivial_label(sample: Sample) -> Labelled:
+    """Return a trivial solution: nodes in order, a new route when the next customer does not fit."""
     if sample.demand is None:
         return label(sample, [range(sample.size)])
     routes: list[list[int]] = [[]]
@@ -122,7 +122,7 @@ def some_label(sample: Sample) -> Labelled:
 
 
 def sampled_with_gradients(policy: Policy, tasks: Sequence[Task]) -> tuple[Tensor, Tensor]:
-    """Rollouts (B, M, T) from every node and their log-probabilities (B, M), with autograd through all steps."""
+    """Return rollouts (B, M, T) from every node and log-probabilities (B, M), with autograd through all steps."""
     batch = make_batch(tasks)
     n = batch.coords.shape[1]
     first = torch.arange(policy.env.has_depot, n).expand(len(tasks), -1)
@@ -150,14 +150,14 @@ def our_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[T
     rngs = [np.random.default_rng([SEED, i]) for i in range(len(tasks))]
     rollouts = sample_rollouts(policy, tasks, 0, rngs, DecodeConfig(threads=threads))
     optimiser.zero_grad(set_to_none=True)
-    for batch, actions in pieces(tasks, rollouts, TrainConfig(steps=1).chunk, CPU):
-        (reinforce_loss(policy, batch, actions) / len(tasks)).backward()
+    for chunk in rollout_batches(tasks, rollouts, ReinforceConfig(), CPU):
+        (reinforce_loss(policy, *chunk) / len(tasks)).backward()
     optimiser.step()
 
 
 def imitation_step(policy: Policy, optimiser: torch.optim.Optimizer, labels: Sequence[Labelled]) -> None:
-    lesson = make_lesson(labels, WALKS, np.random.default_rng(SEED))
-    loss, count = imitation_loss(policy, lesson, torch.arange(1, lesson.actions.shape[2]))
+    labelled = make_imitation_batch(labels, SEQUENCES, np.random.default_rng(SEED))
+    loss, count = imitation_loss(policy, labelled, torch.arange(1, labelled.actions.shape[2]))
     optimiser.zero_grad(set_to_none=True)
     (loss / count).backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
@@ -165,14 +165,14 @@ def imitation_step(policy: Policy, optimiser: torch.optim.Optimizer, labels: Seq
 
 
 def cpu_seconds(work: Callable[[], None]) -> float:
-    """Of all threads together."""
+    """Return the CPU time of the work, over all threads."""
     begin = time.process_time()
     work()
     return time.process_time() - begin
 
 
 def best(case: Case, policy: Policy, instances: int, step: Callable[[torch.optim.Optimizer], None]) -> Timed:
-    """The best of --repeat steps, after one that loads or compiles kernels and fills the optimiser."""
+    """Time the best of --repeat steps, after one that loads or compiles kernels and creates the optimiser's state."""
     torch.set_num_threads(case.threads)
     optimiser = torch.optim.Adam(policy.parameters(), lr=1e-4, weight_decay=1e-6)
     libraries = peak_memory()
@@ -195,7 +195,7 @@ def time_ours(case: Case) -> Timed:
 def time_imitation(case: Case) -> Timed:
     keep_freed_memory()
     policy, count = make_policy(case.problem), max(1, case.nodes // case.size)
-    labels = [some_label(sample) for sample in make_samples(case.problem, case.size, count)]
+    labels = [trivial_label(sample) for sample in make_samples(case.problem, case.size, count)]
     return best(case, policy, count, lambda optimiser: imitation_step(policy, optimiser, labels))
 
 
@@ -203,7 +203,7 @@ def time_imitation(case: Case) -> Timed:
 
 
 def measure(case: Case, rounds: int) -> Row:
-    """All three in turn, several times, so that a slow minute of the machine hits them alike; the best of each."""
+    """Time all three in turn, several times, so that a slow minute affects them alike; keep the best of each."""
     timed: dict[str, list[Timed]] = {}
     for _ in range(rounds):
         for name, function in (("ours", time_ours), ("imitation", time_imitation), ("official step", time_baseline)):
@@ -215,7 +215,7 @@ def measure(case: Case, rounds: int) -> Row:
 
 
 def show(rows: Sequence[Row], case: Case) -> None:
-    """The table and how to read it, on stdout."""
+    """Print the table and how to read it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("problem")
     for header in ("(a) inst/s", "(b) inst/s", "b / a", "(a) MB", "(b) MB", "b / a", "imitation inst/s", "MB"):
@@ -236,7 +236,7 @@ def show(rows: Sequence[Row], case: Case) -> None:
     console.print(table)
     console.print(
         f"(a) official step, (b) ours: N={case.size}, {case.batch} instances x N rollouts per step. "
-        f"Imitation: {max(1, case.nodes // case.size)} instances x {WALKS} walks per step.\n"
+        f"Imitation: {max(1, case.nodes // case.size)} instances x {SEQUENCES} sequences per step.\n"
         f"{case.threads} thread(s) each, the best step counts. MB: peak of the whole process, of which "
         f"{max(row.ours.libraries for row in rows) / 1e6:.0f} are libraries and weights.",
         highlight=False,

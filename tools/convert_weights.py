@@ -6,7 +6,7 @@
 
 Tensor names are the same on both sides. The old config has fields for networks that are gone: they are dropped if they
 are switched off, and anything else is refused. `checkpoint` turns a state of the old imitation script (weights,
-averaged weights, step, CPU seconds) into a checkpoint of `elgo train`; its optimiser starts anew.
+averaged weights, step, CPU seconds) into a checkpoint of `elgo train`; the optimiser starts with an empty state.
 This script goes when `elgo train` has taken over.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from elgo.problem.files import atomic_write
+from elgo.problem.files import atomic_file, atomic_write
 
 GONE: dict[str, Any] = {
     "distance_bias": False,
@@ -59,10 +59,11 @@ def convert_checkpoint(source: Path, target: Path) -> None:
     import torch
 
     state = torch.load(source, weights_only=True)
-    progress = {"step": state["step"], "seconds": state["used"]}
-    checkpoint = {"progress": progress, "joint": True, "policy": state["policy"], "average": state["average"]}
+    counters = {"step": state["step"], "seconds": state["used"]}
+    checkpoint = {"state": counters, "joint": True, "policy": state["policy"], "average": state["average"]}
     target.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(checkpoint, target)
+    with atomic_file(target) as file:
+        torch.save(checkpoint, file)
 
 
 def main() -> None:
@@ -72,10 +73,13 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     given = parser.parse_args()
-    if given.to == "checkpoint":
-        convert_checkpoint(given.source, given.target)
-    else:
-        convert(given.source, given.target, given.to == "ours")
+    try:
+        if given.to == "checkpoint":
+            convert_checkpoint(given.source, given.target)
+        else:
+            convert(given.source, given.target, given.to == "ours")
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{given.source}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -30,15 +30,15 @@ VARIANTS = {
 }
 # Overrides for a small budget: imitation of fast_tsp's tours, in small batches.
 SMALL = (
-    "train.method=imitate",
+    "method=imitate",
     "data.batch=16",
-    "data.starts=4",
+    "imitate.sequences=4",
     "train.lr=5e-4",
     "train.clip_norm=1.0",
     "validation.sets=[]",
 )
 # Attention layers over the neighbours of every state cost thirty times as much as all the rest: learn from few states.
-COSTLY = {"ablation-local-only": ("data.states=4",)}
+COSTLY = {"ablation-local-only": ("imitate.states=4",)}
 
 
 Train = Callable[[Config, Path, Path], Path]  # config, folder of the run, folder of the data -> weights
@@ -91,7 +91,7 @@ def layout(methods: Sequence[Method], configs: Mapping[str, Config], results: Pa
     first = next(iter(configs.values()))
     train, data = first.train, first.data
     note = (
-        f"measured: {train.method}, {train.steps} steps of {data.batch} instances with N = {data.sizes}, "
+        f"measured: {first.method_name}, {train.steps} steps of {data.batch} instances with N = {data.sizes}, "
         f"{data.distribution}, seed {train.seed}, the same for all; published: 350,000 steps of 120 on a GPU"
     )
     less = ", ".join(f"{VARIANTS[name]} ({' '.join(COSTLY[name])})" for name in configs if name in COSTLY)

@@ -104,13 +104,13 @@ class GlobalPolicy(nn.Module):
         scale = 1 / math.sqrt(nodes.shape[2])
         return Encoding(
             batch,
-            query_last=self.query_last(nodes),
-            query_first=None if self.query_first is None else self.query_first(nodes),
             keys=split_heads(self.key(nodes), self.heads),
-            values=split_heads(self.value(nodes), self.heads),
             # (W g + b).h_n = g.(W^T h_n) + b.h_n: folding W into the N nodes saves a product for every state.
             readout=nodes @ self.combine.weight * scale,
             offset=nodes @ self.combine.bias * scale,
+            query_last=self.query_last(nodes),
+            query_first=None if self.query_first is None else self.query_first(nodes),
+            values=split_heads(self.value(nodes), self.heads),
         )
 
     def embeddings(self, batch: Batch) -> Tensor:

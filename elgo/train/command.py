@@ -1,4 +1,4 @@
-"""What `elgo train` and `elgo plot-training` do, with progress shown as they go."""
+"""`elgo train` and `elgo plot-training`, with progress on stderr."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from elgo.train.config import Config
 from elgo.train.loop import train
 from elgo.train.run import read_log
 
-SMOOTH = 0.98  # of the loss that is shown
+SMOOTHING = 0.98  # of the loss that is shown
 
 
 def run(config: Config, folder: Path, data: Path, quiet: bool) -> Path:
-    """Train in a folder with a live bar on a terminal, or a plain line now and then elsewhere; gives the weights."""
+    """Train in a folder and return the weights file; show a bar on a terminal, elsewhere a line now and then."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -27,23 +27,27 @@ def run(config: Config, folder: Path, data: Path, quiet: bool) -> Path:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not on_terminal) as bar:
         task = bar.add_task("preparing", total=1.0)
-        shown = Shown()
+        status = StatusLine()
 
         def report(row: dict[str, Any]) -> None:
-            shown.add(row)
-            bar.update(task, completed=row["done"], description=shown.line())
-            due = shown.validated or row["step"] % 100 == 0 or row["done"] == 1
+            status.add(row)
+            bar.update(task, completed=row["done"], description=status.line())
+            due = status.validated or row["step"] % 100 == 0 or row["done"] == 1
             if due and first and not quiet and not on_terminal:
-                print(f"{100 * row['done']:5.1f} %  {shown.line()}", file=sys.stderr, flush=True)
+                print(f"{100 * row['done']:5.1f} %  {status.line()}", file=sys.stderr, flush=True)
+
+        def message(line: str) -> None:
+            if first and not quiet:
+                print(line, file=sys.stderr, flush=True)
 
         try:
-            return train(config, folder, data, report)
-        except ImportError as error:  # one of the solvers that make labels
+            return train(config, folder, data, report, message)
+        except ImportError as error:  # of a solver that makes labels
             raise ValueError(str(error)) from error
 
 
-class Shown:
-    """The running figures of a run in one line."""
+class StatusLine:
+    """Figures of a run in one line: step, smoothed loss, speed, last validation gaps."""
 
     def __init__(self) -> None:
         self.loss: float | None = None
@@ -53,10 +57,10 @@ class Shown:
         self.last: dict[str, Any] = {}
 
     def add(self, row: dict[str, Any]) -> None:
-        self.loss = row["loss"] if self.loss is None else SMOOTH * self.loss + (1 - SMOOTH) * row["loss"]
+        self.loss = row["loss"] if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * row["loss"]
         if self.last:
-            self.seconds = SMOOTH * self.seconds + row["seconds"] - self.last["seconds"]
-            self.instances = SMOOTH * self.instances + row["instances"]
+            self.seconds = SMOOTHING * self.seconds + row["seconds"] - self.last["seconds"]
+            self.instances = SMOOTHING * self.instances + row["instances"]
         gaps = validation_gaps(row)
         self.validated = bool(gaps)
         if gaps:
@@ -69,13 +73,13 @@ class Shown:
 
 
 def validation_gaps(row: dict[str, Any]) -> dict[str, float]:
-    """The best-of-starts gaps in a row of the log."""
+    """Return the best-of-starts gaps in a row of the log."""
     known = {"step", "seconds", "loss", "instances", "lr", "done"}
     return {name: value for name, value in row.items() if name not in known and not name.endswith("/single")}
 
 
 def plot_training(runs: Sequence[Path], target: Path) -> None:
-    """Loss and validation gaps of runs against hours, as a picture (png or svg)."""
+    """Draw loss and validation gaps of runs against hours, as a picture (png or svg)."""
     import io
 
     from matplotlib.figure import Figure
@@ -102,7 +106,10 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
         gaps.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         gaps.yaxis.set_major_formatter("{x:g}")
         gaps.yaxis.set_minor_formatter(NullFormatter())
-    for axes, place in ((loss, {}), (gaps, {"loc": "upper left", "bbox_to_anchor": (1, 1)})):  # many lines: outside
+    for axes, place in (
+        (loss, {}),
+        (gaps, {"loc": "upper left", "bbox_to_anchor": (1, 1)}),
+    ):  # outside, because of many lines
         axes.grid(alpha=0.3)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8, **place)
@@ -112,8 +119,8 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """An exponential average, so that the curve can be read."""
+    """Return the exponential moving average."""
     out: list[float] = []
     for value in values:
-        out.append(value if not out else SMOOTH * out[-1] + (1 - SMOOTH) * value)
+        out.append(value if not out else SMOOTHING * out[-1] + (1 - SMOOTHING) * value)
     return out

@@ -1,13 +1,18 @@
-"""What a training run is made of, read from TOML. Every field can be overridden as `section.field=value`."""
+"""Configs of training runs, read from TOML.
+
+`method` chooses between REINFORCE and imitation; the section of that name holds the method's own options. `base` names
+another config, from which a file then holds only the differences. `section.field=value` overrides any field.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from elgo.model.config import PolicyConfig
 from elgo.problem.generate import CVRP_DISTRIBUTIONS, POINT_DISTRIBUTIONS
@@ -16,67 +21,103 @@ from elgo.train.label_stream import parse_sizes
 FOLDER = Path(__file__).parent / "configs"
 
 
+def _at_least(config: object, **least: float) -> None:
+    for name, low in least.items():
+        if not getattr(config, name) >= low:  # also true of NaN
+            raise ValueError(f"{name} is {getattr(config, name)}, must be at least {low}")
+
+
+def parse_set(name: str) -> tuple[str, int, int]:
+    """Return distribution, N and number of instances of a set's name, such as "uniform-100-200"."""
+    parts = name.rsplit("-", 2)
+    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+        raise ValueError(f"sets has {name!r}; write DISTRIBUTION-N-COUNT")
+    return parts[0], int(parts[1]), int(parts[2])
+
+
 @dataclass(frozen=True)
 class DataConfig:
-    """Where instances come from and how many of them a step takes."""
+    """Which instances a step takes, and how many."""
 
     sizes: str = "100"  # N of a batch: "100", one of "50,100,200", or anything in "50-1000"
-    distribution: str = (
-        "uniform"  # a name of elgo.problem.generate, or "adaptive": U/C/M drawn by their validation gaps;
-    )
-    # of rollouts, it may be several names, "set_x,uniform": in turn
+    distribution: str = "uniform"  # a name of elgo.problem.generate. REINFORCE also takes "set_x,uniform", in turn,
+    # and "adaptive": the distributions of the validation sets, drawn by their gaps
     batch: int = 120  # most instances per step, over all processes
-    nodes: int = 0  # most nodes per step, 0 for no such limit: large instances come in small batches
-    starts: int = 0  # M rollouts or walks per instance; 0: one from every node
-    states: int = 0  # states per walk or rollout to learn from; 0: all
-    sure: float = 1.0  # of rollouts, leave out states whose likeliest move has this probability; 1: none
-    labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
-    reuse: int = 2  # of labels made on the fly: steps per newly labelled batch, the others replay earlier ones
+    nodes: int = 0  # most nodes per step, so that large instances come in small batches; 0: no limit
 
     def __post_init__(self) -> None:
-        _at_least("data", self, batch=1, nodes=0, starts=0, states=0, reuse=1)
-        if not 0 < self.sure <= 1:
-            raise ValueError(f"data.sure is {self.sure}, must be above 0 and at most 1")
+        _at_least(self, batch=1, nodes=0)
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:
-            raise ValueError(f"data.sizes is {self.sizes!r}, must be at least 2")
+            raise ValueError(f"sizes is {self.sizes!r}, must be at least 2")
+
+
+@dataclass(frozen=True)
+class ReinforceConfig:
+    """REINFORCE: rollouts of random instances, sampled by the policy itself."""
+
+    starts: int = 0  # rollouts per instance; 0: one from every node
+    confidence_threshold: float = 1.0  # skip states whose likeliest move has at least this probability; 1: none
+    chunk: int = 4  # instances whose log-probabilities are computed at once; confidence_threshold needs 1
+
+    def __post_init__(self) -> None:
+        _at_least(self, starts=0, chunk=1)
+        if not 0 < self.confidence_threshold <= 1:
+            raise ValueError(
+                f"confidence_threshold is {self.confidence_threshold}, must be greater than 0 and at most 1"
+            )
+        if self.confidence_threshold < 1 and self.chunk != 1:
+            raise ValueError(f"chunk is {self.chunk}, must be 1 if confidence_threshold is less than 1")
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """Imitation: near-optimal solutions, as sequences of nodes from random starts in random directions."""
+
+    sequences: int = 0  # per instance; 0: as many as customers
+    states: int = 0  # steps of the sequences to learn from, drawn anew for each batch; 0: all
+    labels: tuple[str, ...] = ()  # label stores (folders) or xml100_labelled.npz; none: label on the fly
+    reuse: int = 2  # steps per batch that is labelled on the fly: all but one of them repeat earlier batches
+
+    def __post_init__(self) -> None:
+        _at_least(self, sequences=0, states=0, reuse=1)
+
+
+Method = ReinforceConfig | ImitationConfig
+METHODS: dict[str, type[Method]] = {"reinforce": ReinforceConfig, "imitate": ImitationConfig}
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to learn from them."""
+    """Duration, stages and optimiser."""
 
-    method: Literal["reinforce", "imitate"] = "reinforce"
-    steps: int = 0  # stop after so many; 0: stop by the clock
-    minutes: float = 0.0  # stop after so much training time; 0: stop by steps
-    global_steps: int = 0  # the first stage: that many steps without the local policy
-    optimiser: Literal["adam", "adamw"] = "adamw"  # adam takes weight decay as a gradient, adamw beside it
+    steps: int = 0  # length of the run; 0: given in minutes
+    minutes: float = 0.0  # of training time; 0: given in steps
+    global_steps: int = 0  # length of the first stage, without the local policy
+    optimiser: Literal["adam", "adamw"] = "adamw"  # adam adds weight decay to the gradient, adamw decouples it
     lr: float = 1e-4
     schedule: Literal["constant", "cosine"] = "constant"
-    warmup: int = 0
+    warmup: int = 0  # steps
     weight_decay: float = 1e-6
     clip_norm: float = 0.0  # 0: gradients are not clipped
     ema: float = 0.0  # decay of the averaged weights that are validated and saved; 0: the weights themselves
     seed: int = 0
     init: str = ""  # weights to start from: a model of the package by name, or FILE.safetensors
-    chunk: int = 4  # instances whose log-probabilities are computed at once (REINFORCE); data.sure needs 1
     checkpoint_minutes: float = 3.0
     amp: bool = False  # bfloat16 autocast; for GPUs
 
     def __post_init__(self) -> None:
-        if self.method not in ("reinforce", "imitate"):
-            raise ValueError(f"train.method is {self.method!r}, must be reinforce or imitate")
         if self.optimiser not in ("adam", "adamw"):
-            raise ValueError(f"train.optimiser is {self.optimiser!r}, must be adam or adamw")
+            raise ValueError(f"optimiser is {self.optimiser!r}, must be adam or adamw")
         if self.schedule not in ("constant", "cosine"):
-            raise ValueError(f"train.schedule is {self.schedule!r}, must be constant or cosine")
+            raise ValueError(f"schedule is {self.schedule!r}, must be constant or cosine")
+        _at_least(self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
+        _at_least(self, seed=0, checkpoint_minutes=0)
         if (self.steps > 0) == (self.minutes > 0):
-            raise ValueError(f"train.steps is {self.steps} and train.minutes is {self.minutes:g}: set one of them")
-        _at_least("train", self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
-        _at_least("train", self, seed=0, chunk=1, checkpoint_minutes=0)
-        if not 0 < self.lr < float("inf"):
-            raise ValueError(f"train.lr is {self.lr}, must be positive")
+            raise ValueError(f"steps is {self.steps} and minutes is {self.minutes:g}: set one of them")
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"lr is {self.lr}, must be positive")
         if self.ema >= 1:
-            raise ValueError(f"train.ema is {self.ema}, must be below 1")
+            raise ValueError(f"ema is {self.ema}, must be less than 1")
 
 
 @dataclass(frozen=True)
@@ -84,11 +125,11 @@ class ValidationConfig:
     """Sets of labelled instances, made once with fixed seeds. The last one decides which weights are best."""
 
     sets: tuple[str, ...] = ()  # "DISTRIBUTION-N-COUNT", such as "uniform-100-200"
-    every: int = 0  # steps between validations; 0: by time, with every checkpoint's fifth
-    starts: int = 16
+    every: int = 0  # steps between validations; 0: 5 * train.checkpoint_minutes
+    starts: int = 16  # rollouts per instance
 
     def __post_init__(self) -> None:
-        _at_least("validation", self, every=0, starts=1)
+        _at_least(self, every=0, starts=1)
         for name in self.sets:
             parse_set(name)
 
@@ -98,60 +139,46 @@ class Config:
     """A whole run."""
 
     policy: PolicyConfig
-    data: DataConfig = field(default_factory=DataConfig)
-    train: TrainConfig = field(default_factory=lambda: TrainConfig(steps=1))
-    validation: ValidationConfig = field(default_factory=ValidationConfig)
+    data: DataConfig
+    method: Method
+    train: TrainConfig
+    validation: ValidationConfig = ValidationConfig()
 
     def __post_init__(self) -> None:
         for name in self.validation.sets:
             self._check_distribution("validation.sets", parse_set(name)[0])
-        if self.data.distribution != "adaptive":
-            names = self.data.distribution.split(",")
-            for name in names:
+        distribution = self.data.distribution
+        several = distribution == "adaptive" or "," in distribution
+        if several and not isinstance(self.method, ReinforceConfig):
+            raise ValueError(f"data.distribution is {distribution!r}, must be one name if method is 'imitate'")
+        if distribution != "adaptive":
+            for name in distribution.split(","):
                 self._check_distribution("data.distribution", name)
-            if len(names) > 1 and self.train.method == "imitate":
-                raise ValueError(f"data.distribution is {self.data.distribution!r}, but train.method is 'imitate'")
         elif len(self.validation.sets) < 2:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
-        elif self.train.method == "imitate":
-            raise ValueError("data.distribution is 'adaptive', but train.method 'imitate' takes labels as they come")
         if self.train.global_steps and not self.policy.global_policy:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
-        if self.data.sure < 1 and self.train.chunk != 1:
-            raise ValueError(f"data.sure is {self.data.sure}: it needs train.chunk 1, which is {self.train.chunk}")
 
     def _check_distribution(self, place: str, name: str) -> None:
         known = POINT_DISTRIBUTIONS if self.policy.problem == "tsp" else CVRP_DISTRIBUTIONS
         if name not in known:
             raise ValueError(f"{place} has {name!r}, which is none of {', '.join(known)}")
 
-
-def _at_least(section: str, config: object, **least: float) -> None:
-    for name, low in least.items():
-        if not getattr(config, name) >= low:  # not a number is not enough either
-            raise ValueError(f"{section}.{name} is {getattr(config, name)}, must be at least {low}")
-
-
-def parse_set(name: str) -> tuple[str, int, int]:
-    """ "uniform-100-200" -> distribution, N, number of instances."""
-    parts = name.rsplit("-", 2)
-    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
-        raise ValueError(f"validation.sets has {name!r}; write DISTRIBUTION-N-COUNT")
-    return parts[0], int(parts[1]), int(parts[2])
+    @property
+    def method_name(self) -> str:
+        """The method as it is written in TOML: "reinforce" or "imitate"."""
+        return next(name for name, kind in METHODS.items() if isinstance(self.method, kind))
 
 
 def named_configs() -> list[str]:
-    """Configs that come with the package."""
+    """Return the names of the configs that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load_config(name: str, overrides: Sequence[str] = ()) -> Config:
-    """A config of the package by name, or a TOML file by path, with overrides `section.field=value`."""
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not path.is_file():
-        raise ValueError(f"{name}: no such config; there are {', '.join(named_configs())}, or name a .toml file")
+    """Return a config of the package by name, or a TOML file by path, with overrides `section.field=value`."""
     try:
-        values = tomllib.loads(path.read_text())
+        values = _read(_config_file(name, Path()))
         for override in overrides:
             _override(values, override)
         return make_config(values)
@@ -159,17 +186,44 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> Config:
         raise ValueError(f"{name}: {error}") from None
 
 
+def _config_file(name: str, folder: Path) -> Path:
+    file = folder / name if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    if not file.is_file():
+        raise ValueError(f"no such config; there are {', '.join(named_configs())}, or name a .toml file")
+    return file
+
+
+def _read(file: Path, derived: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the nested values of a TOML file, merged into those of its base."""
+    if file in derived:
+        raise ValueError(f"{file} is its own base")
+    values = tomllib.loads(file.read_text())
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    try:
+        merged = _read(_config_file(str(base), file.parent), (*derived, file))
+    except ValueError as error:
+        raise ValueError(f"base is {base!r}: {error}") from None
+    for name, value in values.items():
+        merged[name] = {**_table(name, merged.get(name, {})), **value} if isinstance(value, dict) else value
+    return merged
+
+
 def _override(values: dict[str, Any], text: str) -> None:
-    """Put `section.field=value` into the values; value as in TOML, a bare word being a string."""
-    place, equals, value = text.partition("=")
-    section, dot, name = place.strip().partition(".")
-    if not equals or not dot:
+    """Set `section.field=value`, or `method=value`, with a value as in TOML; a bare word is a string."""
+    place, equals, value = (part.strip() for part in text.partition("="))
+    section, dot, name = place.partition(".")
+    if not equals or not (dot or place == "method"):
         raise ValueError(f"--set {text!r}: write section.field=value")
     try:
         parsed = tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    _table(section, values.setdefault(section, {}))[name] = parsed
+        parsed = value
+    if dot:
+        _table(section, values.setdefault(section, {}))[name] = parsed
+    else:
+        values[place] = parsed
 
 
 def _table(section: str, values: Any) -> dict[str, Any]:
@@ -179,28 +233,42 @@ def _table(section: str, values: Any) -> dict[str, Any]:
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """A Config from nested values; unknown names and wrong types are errors that name them."""
-    sections = get_type_hints(Config)
-    unknown = set(values) - set(sections)
+    """Return a Config from nested values. Unknown names and wrong types are errors that name section and field."""
+    method = values.get("method", "reinforce")
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}, must be one of {', '.join(METHODS)}")
+    kinds = {
+        "policy": PolicyConfig,
+        "data": DataConfig,
+        **METHODS,
+        "train": TrainConfig,
+        "validation": ValidationConfig,
+    }
+    unknown = set(values) - {"method", *kinds}
     if unknown:
-        raise ValueError(f"unknown section {min(unknown)!r}; there are {', '.join(sections)}")
-    return Config(**{name: _section(name, kind, values.get(name, {})) for name, kind in sections.items()})
+        raise ValueError(f"unknown section {min(unknown)!r}; there are {', '.join(kinds)}")
+    made = {name: _section(name, kind, values.get(name, {})) for name, kind in kinds.items()}
+    return Config(made["policy"], made["data"], made[method], made["train"], made["validation"])
 
 
 def _section(section: str, kind: Any, values: Mapping[str, Any]) -> Any:
-    defaults = {f.name: f for f in fields(kind)}
+    known = {field.name: field for field in fields(kind)}
     made: dict[str, Any] = {}
     for name, value in _table(section, values).items():
-        if name not in defaults:
-            raise ValueError(f"unknown field {section}.{name}; there are {', '.join(defaults)}")
-        made[name] = _typed(f"{section}.{name}", str(defaults[name].type), value)
-    if kind is TrainConfig and not made.get("steps") and not made.get("minutes"):
-        raise ValueError("train.steps or train.minutes must be set")
-    return kind(**made)
+        if name not in known:
+            raise ValueError(f"unknown field {section}.{name}; there are {', '.join(known)}")
+        made[name] = _typed(f"{section}.{name}", str(known[name].type), value)
+    for name, field in known.items():
+        if field.default is MISSING and name not in made:
+            raise ValueError(f"{section}.{name} is missing")
+    try:
+        return kind(**made)
+    except ValueError as error:
+        raise ValueError(f"{section}.{error}") from None
 
 
 def _typed(place: str, kind: str, value: Any) -> Any:
-    """The value as the field's type: lists become tuples and integers floats; anything else must fit."""
+    """Return the value as the field's type: lists become tuples, integers floats; anything else must fit."""
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind.startswith("tuple"):
@@ -217,5 +285,7 @@ def _typed(place: str, kind: str, value: Any) -> Any:
 
 
 def to_json(config: Config) -> str:
-    """The whole config as text; `make_config(json.loads(text))` gives it back."""
-    return json.dumps(asdict(config), indent=2)
+    """Return the whole config as text; `make_config(json.loads(text))` gives it back."""
+    values = asdict(config)
+    options = values.pop("method")
+    return json.dumps({"method": config.method_name, **values, config.method_name: options}, indent=2)

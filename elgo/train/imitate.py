@@ -1,8 +1,9 @@
-"""Imitation: teacher forcing on near-optimal solutions, cross-entropy on the ensemble's probabilities."""
+"""Imitation: teacher forcing on near-optimal solutions, with cross-entropy on the ensemble's probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,86 +16,127 @@ from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.problem.augment import normalise
 from elgo.problem.task import Task
+from elgo.train.config import Config, ImitationConfig
+from elgo.train.data import step_rng
+from elgo.train.label_source import LabelSource, label_source
 from elgo.train.labelling import Labelled
+from elgo.train.processes import Processes
+from elgo.train.run import RunState
+from elgo.train.step import StepLoss, autocast
 
 
-class Lesson(NamedTuple):
-    """Labelled instances as the loss takes them: a batch, and M ways through each solution."""
+class Imitation:
+    """The training method: cross-entropy on the labels of a step."""
+
+    def __init__(self, config: Config, options: ImitationConfig, folder: Path, processes: Processes) -> None:
+        self.config, self.options, self.folder, self.processes = config, options, folder, processes
+        self.source: LabelSource | None = None
+
+    def backward(self, policy: Policy, state: RunState) -> StepLoss:
+        """Add the gradient of this process's share; see TrainingMethod."""
+        options, device = self.options, self.processes.device
+        if self.source is None:
+            self.source = label_source(self.config, options, self.folder, writing=self.processes.rank == 0)
+        labels = self.source.batch(state.step)
+        rng = step_rng(self.config.train.seed, state.step, purpose=1)
+        whole = make_imitation_batch(labels, options.sequences or labels[0].sample.customers, rng)
+        steps = choose_steps(whole.actions.shape[2], options.states, rng)
+        mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
+        if len(mine) == 0:
+            return StepLoss(torch.zeros((), device=device), torch.zeros((), device=device), len(labels))
+        with autocast(device, self.config.train.amp):
+            total, count = imitation_loss(policy, whole.select(mine).to(device), steps.to(device))
+        total.backward()
+        return StepLoss(total.detach(), count, len(labels))
+
+    def close(self) -> None:
+        """End the process that labels instances."""
+        if self.source is not None:
+            self.source.close()
+
+
+class ImitationBatch(NamedTuple):
+    """Labelled instances, each with M node sequences of its solution."""
 
     batch: Batch
     actions: Tensor  # (B, M, T)
-    ends: Tensor | None  # (B, N) True at both ends of each route; None in TSP
-    steps: tuple[int, int]  # the actions to imitate: from, and up to but without
+    route_ends: Tensor | None  # (B, N) True for the first and last customer of each route; None in TSP
 
-    def select(self, rows: Tensor) -> Lesson:
-        """The part of a process: some of the instances, padded as the whole is."""
+    def select(self, rows: Tensor) -> ImitationBatch:
+        """Return some of the instances, with the padding of the whole batch."""
         batch = self.batch
-        demand, capacity, ends = (None if x is None else x[rows] for x in (batch.demand, batch.capacity, self.ends))
-        part = Batch(batch.coords[rows], batch.size[rows], demand, capacity)
-        return self._replace(batch=part, actions=self.actions[rows], ends=ends)
+        demand, capacity, ends = (
+            None if x is None else x[rows] for x in (batch.demand, batch.capacity, self.route_ends)
+        )
+        return ImitationBatch(Batch(batch.coords[rows], batch.size[rows], demand, capacity), self.actions[rows], ends)
 
-    def to(self, device: torch.device) -> Lesson:
-        ends = None if self.ends is None else self.ends.to(device)
-        return self._replace(batch=self.batch.to(device), actions=self.actions.to(device), ends=ends)
+    def to(self, device: torch.device) -> ImitationBatch:
+        ends = None if self.route_ends is None else self.route_ends.to(device)
+        return ImitationBatch(self.batch.to(device), self.actions.to(device), ends)
 
 
-def make_lesson(labels: Sequence[Labelled], starts: int, rng: Generator) -> Lesson:
-    """Rotate or reflect each instance at random, and walk its solution from random places."""
-    tasks = [turned(label, rng) for label in labels]
-    is_tour = labels[0].sample.demand is None
-    walks = [[_walk(x, rng) if is_tour else _tour(x.routes, rng) for _ in range(starts)] for x in labels]
-    longest = max(len(walk) for group in walks for walk in group)
-    # A walk that is over stays where it is, as a rollout does.
-    actions = np.stack([[np.pad(walk, (0, longest - len(walk)), mode="edge") for walk in group] for group in walks])
-    if is_tour:
-        return Lesson(make_batch(tasks), torch.from_numpy(actions), None, (1, longest))
+def make_imitation_batch(labels: Sequence[Labelled], sequences: int, rng: Generator) -> ImitationBatch:
+    """Return the instances, randomly rotated or reflected, with random node sequences of their solutions."""
+    tasks = [rotated(label, rng) for label in labels]
+    is_tsp = labels[0].sample.demand is None
+    sequence = _tour_sequence if is_tsp else _route_sequence
+    chosen = [[sequence(label, rng) for _ in range(sequences)] for label in labels]
+    longest = max(len(nodes) for own in chosen for nodes in own)
+    # A finished sequence stays at its last node, as a rollout does.
+    actions = np.stack([[np.pad(nodes, (0, longest - len(nodes)), mode="edge") for nodes in own] for own in chosen])
+    if is_tsp:
+        return ImitationBatch(make_batch(tasks), torch.from_numpy(actions), None)
     ends = np.zeros((len(labels), max(label.sample.size for label in labels)), dtype=bool)
     for row, label in enumerate(labels):
         for route in label.routes:
             ends[row, [route[0], route[-1]]] = True
-    return Lesson(make_batch(tasks), torch.from_numpy(actions), torch.from_numpy(ends), (1, longest))
+    return ImitationBatch(make_batch(tasks), torch.from_numpy(actions), torch.from_numpy(ends))
 
 
-def turned(label: Labelled, rng: Generator) -> Task:
-    """The instance under a random rotation and reflection, scaled into the unit square again."""
+def rotated(label: Labelled, rng: Generator) -> Task:
+    """Return the instance under a random rotation and reflection, scaled to the unit square again."""
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turn[0] *= rng.choice([-1, 1])
     return Task(normalise(label.sample.coords @ turn), label.sample.demand, label.sample.capacity)
 
 
-def _walk(label: Labelled, rng: Generator) -> NDArray[np.int64]:
-    """A closed tour from a random node in a random direction."""
-    walk = np.roll(label.tour, rng.integers(len(label.tour)))
-    return walk[::-1] if rng.random() < 0.5 else walk
+def _tour_sequence(label: Labelled, rng: Generator) -> NDArray[np.int64]:
+    """Return the tour from a random node in a random direction."""
+    nodes = np.roll(label.tour, rng.integers(len(label.tour)))
+    return nodes[::-1] if rng.random() < 0.5 else nodes
 
 
-def _tour(routes: Sequence[Sequence[int]], rng: Generator) -> NDArray[np.int64]:
-    """Routes in random order and directions with the depot behind each."""
-    walk: list[int] = []
+def _route_sequence(label: Labelled, rng: Generator) -> NDArray[np.int64]:
+    """Return the routes in random order and directions, each followed by the depot."""
+    routes, nodes = label.routes, list[int]()
     for k in rng.permutation(len(routes)):
-        walk += routes[k][:: rng.choice([-1, 1])]
-        walk.append(0)
-    return np.array(walk)
+        nodes += routes[k][:: rng.choice([-1, 1])]
+        nodes.append(0)
+    return np.array(nodes)
 
 
-def imitation_loss(policy: Policy, lesson: Lesson, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Summed -log p of the right next nodes at `steps` (S,) of the walks, and the number of them.
+def choose_steps(length: int, count: int, rng: Generator) -> Tensor:
+    """Return `count` of the steps 1 to length - 1 without repetition; all of them if count is 0 or too large."""
+    steps = np.arange(1, length)
+    return torch.from_numpy(rng.choice(steps, count, replace=False) if 0 < count < len(steps) else steps)
 
-    At the depot every end of every route that is left is right: the loss takes their summed probability.
+
+def imitation_loss(policy: Policy, labelled: ImitationBatch, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed -log p of the right next nodes at `steps` (S,) of the sequences, and the number of summands.
+
+    At the depot both ends of every remaining route are right: the loss takes their summed probability.
     """
-    batch, actions = lesson.batch, lesson.actions
+    batch, actions = labelled.batch, labelled.actions
     state = policy.env.along(batch, actions, steps)
     log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
     target = actions[:, :, steps].flatten(1, 2)
-    walking = target != state.current  # not yet in the padding behind the end
-    if lesson.ends is None:
+    moving = target != state.current  # False in the padding
+    if labelled.route_ends is None:
         right = log_p.gather(2, target[:, :, None]).squeeze(2)
     else:
         answers = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
-        at_depot = (walking & (state.current == 0))[:, :, None]
-        answers = torch.where(at_depot, lesson.ends[:, None, :] & ~state.visited, answers)
-        walking = walking & (answers & log_p.isfinite()).any(-1)
-        right = log_p.masked_fill(~answers & walking[:, :, None], -torch.inf).logsumexp(-1)
-    walking = walking & right.isfinite()
-    return -torch.where(walking, right, 0.0).sum(), walking.sum().float()
+        at_depot = (moving & (state.current == 0))[:, :, None]
+        answers = torch.where(at_depot, labelled.route_ends[:, None, :] & ~state.visited, answers)
+        right = log_p.masked_fill(~answers & moving[:, :, None], -torch.inf).logsumexp(-1)
+    return -torch.where(moving, right, 0.0).sum(), moving.sum().float()

@@ -1,40 +1,40 @@
-"""The training loop: one flat function over small parts. Resuming continues it exactly where it stopped.
+"""The training loop. A resumed run continues exactly where it stopped.
 
-Data and all randomness follow from the seed and the step number, so weights, optimiser, averaged weights and a handful
-of counters are the whole state. With torchrun, each process works on its share of the same global batch and the
-gradients are summed: the same step as one process would make.
+Data and all randomness follow from the seed and the step number, so weights, optimiser, averaged weights and a few
+counters are the whole state. With torchrun, each process works on its share of the same global batch and gradients are
+summed: the step is the same as that of one process.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import load_policy, model_file, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
-from elgo.train.config import Config
-from elgo.train.data import LabelSource, check_labels, label_source, random_tasks, some_steps, step_rng
-from elgo.train.imitate import imitation_loss, make_lesson
+from elgo.train.config import Config, ImitationConfig
+from elgo.train.imitate import Imitation
+from elgo.train.label_source import check_labels
 from elgo.train.labelling import Labelled
 from elgo.train.memory import keep_freed_memory
 from elgo.train.processes import Processes
-from elgo.train.reinforce import pieces, reinforce_loss, sample_rollouts
-from elgo.train.run import Progress, RunFolder, RunLog
-from elgo.train.schedule import distribution_probabilities, learning_rate
-from elgo.train.validate import Gaps, gaps, validation_set
+from elgo.train.reinforce import Reinforce
+from elgo.train.run import RunFolder, RunLog, RunState
+from elgo.train.schedule import learning_rate
+from elgo.train.step import TrainingMethod
+from elgo.train.validate import ValidationGaps, instance_gaps, validation_set
 
-Report = Callable[[dict[str, Any]], None]
 OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+Row = dict[str, float]
 
 
 class Trainer:
@@ -42,20 +42,18 @@ class Trainer:
 
     def __init__(self, config: Config, folder: RunFolder, processes: Processes) -> None:
         self.config, self.folder, self.processes = config, folder, processes
-        self.decoding = DecodeConfig(threads=torch.get_num_threads())
-        self.progress = Progress()
+        self.state = RunState()
+        self.method = make_method(config, folder, processes)
         torch.manual_seed(config.train.seed)
         saved = folder.load()
-        named = config.train.init if saved is None else ""
-        init = model_file(named, config.policy.problem) if named else None
-        first = Policy(config.policy) if init is None else initial_policy(config.policy, init)
-        self._adopt(first, joint=config.train.global_steps == 0 and config.policy.local_policy)
-        self.source: LabelSource | None = None
+        init = config.train.init if saved is None else ""
+        policy = initial_policy(config.policy, init) if init else Policy(config.policy)
+        self._adopt(policy, joint=config.train.global_steps == 0 and config.policy.local_policy)
         if saved is not None:
             self._restore(saved)
 
     def _adopt(self, policy: Policy, joint: bool) -> None:
-        """Take these parameters, with the local policy switched on or off, and a fresh optimiser."""
+        """Take these parameters, with the local policy switched on if `joint`, and a new optimiser."""
         self.policy = with_local(policy, joint).to(self.processes.device).train()
         train = self.config.train
         make = OPTIMISERS[train.optimiser]
@@ -63,215 +61,169 @@ class Trainer:
         self.average = {name: value.clone() for name, value in self.policy.state_dict().items()}
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        self.progress = Progress(**saved["progress"])
-        self.progress.gaps = tuple(self.progress.gaps)
+        """Continue from a checkpoint; one without an optimiser's state gets a new optimiser."""
+        self.state = RunState(**saved["state"])
+        self.state.gaps = tuple(self.state.gaps)
         self._adopt(self.policy, joint=saved["joint"])
         self.policy.load_state_dict(saved["policy"])
-        self.optimiser.load_state_dict(saved["optimiser"])
+        if "optimiser" in saved:
+            self.optimiser.load_state_dict(saved["optimiser"])
         self.average = {name: value.to(self.processes.device) for name, value in saved["average"].items()}
 
     def save(self) -> None:
         """Write the checkpoint and, beside it, the weights that `elgo solve --start` and `--model` take."""
         if self.processes.rank != 0:
             return
-        state = {
-            "progress": asdict(self.progress),
+        saved = {
+            "state": asdict(self.state),
             "joint": self.policy.config.local_policy,
             "policy": self.policy.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "average": self.average,
         }
-        self.folder.save(state)
+        self.folder.save(saved)
         self.save_weights("last")
 
     def save_weights(self, name: str) -> None:
-        train, done = self.config.train, self.progress
-        story = f"{train.method}, {done.step} steps, {done.seconds / 3600:.2f} hours"
-        save_policy(self.folder.path / f"{name}.safetensors", self.averaged(), story)
+        """Write the averaged weights as NAME.safetensors."""
+        summary = f"{self.config.method_name}, {self.state.step} steps, {self.state.seconds / 3600:.2f} hours"
+        save_policy(self.folder.path / f"{name}.safetensors", self.averaged(), summary)
 
     def averaged(self) -> Policy:
-        """The policy with the averaged weights (without averaging: with the weights)."""
+        """Return the policy with the averaged weights, or with the weights if they are not averaged."""
         policy = Policy(self.policy.config).to(self.processes.device).eval()
         policy.load_state_dict(self.average if self.config.train.ema else self.policy.state_dict())
         return policy
 
-    def done(self) -> float:
-        """The share of the run that is over."""
+    def fraction_done(self) -> float:
+        """Return the fraction of the run's steps or minutes that is over."""
         train = self.config.train
-        return self.progress.step / train.steps if train.steps else self.progress.seconds / (60 * train.minutes)
+        return self.state.step / train.steps if train.steps else self.state.seconds / (60 * train.minutes)
 
-    def over(self) -> bool:
-        """Whether the run has come to its end."""
-        return self.done() >= 1
-
-    def step(self) -> dict[str, float]:
-        """One step of the optimiser; its loss, averaged over the global batch, and how many instances that has."""
-        train, step = self.config.train, self.progress.step
+    def step(self) -> Row:
+        """Make one step of the optimiser; return loss, number of instances and learning rate."""
+        train, step = self.config.train, self.state.step
         if step == train.global_steps and step > 0 and self.config.policy.local_policy:
-            self._adopt(self.policy, joint=True)  # the second stage begins, with a fresh optimiser as in the paper
+            self._adopt(self.policy, joint=True)  # the second stage begins, with a new optimiser as in the paper
+        lr = learning_rate(train, step, self.fraction_done())
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(train, step, self.done())
+            group["lr"] = lr
         self.optimiser.zero_grad(set_to_none=True)
-        loss, count, instances = self._backward(step)
-        self.processes.sum_gradients(self.policy, loss, count)
-        mean = float(loss / count)
-        if not math.isfinite(mean):  # before it reaches the weights, and they the checkpoint
-            raise ValueError(f"{self.folder.path}: the loss is {mean} at step {step}; try a lower train.lr")
+        total, divisor, instances = self.method.backward(self.policy, self.state)
+        self.processes.sum_gradients(self.policy, total, divisor)
+        loss = float(total / divisor)
+        if not math.isfinite(loss):  # before it spoils the weights
+            raise ValueError(f"{self.folder.path}: the loss is {loss} at step {step}; try a lower train.lr")
         for parameter in self.policy.parameters():
             if parameter.grad is not None:
-                parameter.grad /= count.to(parameter.device)
+                parameter.grad /= divisor.to(parameter.device)
         if train.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), train.clip_norm)
         self.optimiser.step()
-        self._average(step)
-        self.progress.step += 1
-        return {"loss": mean, "instances": instances, "lr": self.optimiser.param_groups[0]["lr"]}
+        self._update_average()
+        self.state.step += 1
+        return {"loss": loss, "instances": instances, "lr": lr}
 
-    def timed_step(self) -> dict[str, float]:
-        """One step, and its row for the log."""
-        begin = time.perf_counter()
-        made = self.step()
-        self.progress.seconds = self.processes.agree(self.progress.seconds + time.perf_counter() - begin)
-        done = min(1.0, self.done())
-        return {"step": self.progress.step, "seconds": round(self.progress.seconds, 3), **made, "done": done}
-
-    def _backward(self, step: int) -> tuple[Tensor, Tensor, int]:
-        """Accumulate this process's gradients of the summed loss; that sum, its divisor, and the batch's size."""
-        if self.config.train.method == "imitate":
-            return self._imitate(step)
-        return self._learn_from_rollouts(step)
-
-    def _imitate(self, step: int) -> tuple[Tensor, Tensor, int]:
-        data, device, seed = self.config.data, self.processes.device, self.config.train.seed
-        if self.source is None:
-            writing = self.processes.rank == 0
-            self.source = label_source(self.config, self.folder.path, writing)
-        labels = self.source.batch(step)
-        rng = step_rng(seed, step, purpose=1)
-        lesson = make_lesson(labels, data.starts or labels[0].sample.customers, rng)
-        mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
-        total, count = torch.zeros((), device=device), torch.zeros((), device=device)
-        if len(mine) == 0:
-            return total, count, len(labels)
-        lesson = lesson.select(mine).to(device)
-        steps = some_steps(*lesson.steps, data.states, rng)
-        with self._autocast():
-            total, count = imitation_loss(self.policy, lesson, steps.to(device))
-        total.backward()
-        return total.detach(), count.to(device), len(labels)
-
-    def _learn_from_rollouts(self, step: int) -> tuple[Tensor, Tensor, int]:
-        config, device = self.config, self.processes.device
-        rng = step_rng(config.train.seed, step)
-        tasks = random_tasks(config.policy.problem, config.data, self._distribution(step, rng), rng)
-        mine, indices = self.processes.share(tasks), self.processes.share(range(len(tasks)))
-        rngs = [step_rng(config.train.seed, step, purpose=2 + i) for i in indices]
-        rollouts = sample_rollouts(self.policy, mine, config.data.starts, rngs, self.decoding)
-        total = torch.zeros((), device=device)
-        parts = pieces(mine, rollouts, config.train.chunk, device)
-        for begin, (batch, actions) in zip(range(0, len(mine), config.train.chunk), parts, strict=True):
-            steps = some_steps(1, actions.shape[2], config.data.states, rngs[begin]).to(device)
-            doubtful = None  # needs chunks of one instance
-            if config.data.sure < 1:
-                doubtful = (torch.from_numpy(rollouts[begin].confidence).to(device) < config.data.sure)[None, :, steps]
-            with self._autocast():
-                loss = reinforce_loss(self.policy, batch, actions, steps, doubtful)
-            if loss.requires_grad:  # not where every move was sure
-                loss.backward()
-            total += loss.detach()
-        return total, torch.tensor(float(len(mine)), device=device), len(tasks)
-
-    def _distribution(self, number: int, rng: Any) -> str:
-        """The distribution of a batch's instances: given, or drawn by the last validation's gaps."""
-        if self.config.data.distribution != "adaptive":
-            given = self.config.data.distribution.split(",")
-            return given[number % len(given)]
-        names = [name.rsplit("-", 2)[0] for name in self.config.validation.sets]
-        latest = self.progress.gaps or (0.0,) * len(names)
-        return str(rng.choice(names, p=distribution_probabilities([gap / 100 for gap in latest])))
-
-    def _average(self, step: int) -> None:
-        decay = min(self.config.train.ema, (step + 1) / (step + 10))  # early on, a short memory
+    def _update_average(self) -> None:
+        step = self.state.step
+        decay = min(self.config.train.ema, (step + 1) / (step + 10))  # a short memory at first
         for name, value in self.policy.state_dict().items():
             self.average[name].lerp_(value, 1 - decay)
 
-    def _autocast(self) -> Any:
-        device = self.processes.device.type
-        return torch.autocast(device, torch.bfloat16) if self.config.train.amp else nullcontext()
+    def timed_step(self) -> Row:
+        """Make one step; return its row for the log."""
+        begin = time.perf_counter()
+        made = self.step()
+        self.state.seconds = self.processes.agree(self.state.seconds + time.perf_counter() - begin)
+        done = min(1.0, self.fraction_done())
+        return {"step": self.state.step, "seconds": round(self.state.seconds, 3), **made, "done": done}
 
-    def validate(self, sets: dict[str, list[Labelled]]) -> dict[str, float]:
-        """Mean gaps on each set; the last one decides which weights are best."""
+    def validate(self, sets: dict[str, list[Labelled]]) -> Row:
+        """Return the mean gaps on each set, and keep the weights if the gap on the last set is the best so far."""
         policy = self.averaged()
         found = {name: self._mean_gaps(policy, labels) for name, labels in sets.items()}
-        self.progress.gaps = tuple(gap.best for gap in found.values())
-        last = self.progress.gaps[-1]
-        better = last < self.progress.best
-        self.progress.best = min(last, self.progress.best)
-        if better and self.processes.rank == 0:
-            self.save_weights("best")
-        rows = {name: gap.best for name, gap in found.items()}
-        return rows | {f"{name}/single": gap.single for name, gap in found.items()}
+        self.state.gaps = tuple(gaps.best for gaps in found.values())
+        if self.state.gaps[-1] < self.state.best:
+            self.state.best = self.state.gaps[-1]
+            if self.processes.rank == 0:
+                self.save_weights("best")
+        row = {name: gaps.best for name, gaps in found.items()}
+        return row | {f"{name}/single": gaps.single for name, gaps in found.items()}
 
-    def _mean_gaps(self, policy: Policy, labels: list[Labelled]) -> Gaps:
-        """Each process decodes its share of the labels."""
-        found = gaps(policy, self.processes.share(labels), self.config.validation.starts, self.decoding)
+    def _mean_gaps(self, policy: Policy, labels: list[Labelled]) -> ValidationGaps:
+        """Return the mean gaps on one set, of which each process decodes its share."""
+        decoding = DecodeConfig(threads=torch.get_num_threads())
+        found = instance_gaps(policy, self.processes.share(labels), self.config.validation.starts, decoding)
         summed = self.processes.sum(torch.tensor(found, dtype=torch.float64).view(-1, 2).sum(0))
-        return Gaps(*(summed / len(labels)).tolist())
+        return ValidationGaps(*(summed / len(labels)).tolist())
 
 
-def initial_policy(config: PolicyConfig, path: Path) -> Policy:
-    """The policy in a weights file; ValueError if it is not the network of the config."""
+def make_method(config: Config, folder: RunFolder, processes: Processes) -> TrainingMethod:
+    """Return the method of the config."""
+    if isinstance(config.method, ImitationConfig):
+        return Imitation(config, config.method, folder.path / "labels", processes)
+    return Reinforce(config, config.method, processes)
+
+
+def initial_policy(config: PolicyConfig, name: str) -> Policy:
+    """Return a model of the package by name, or that of a file; ValueError if its network is not that of the config."""
+    path = model_file(name, config.problem)
     policy = load_policy(path, config.problem)
     found = replace(policy.config, local_policy=config.local_policy)  # a stage may switch that one
-    for name, value in asdict(config).items():
-        if getattr(found, name) != value:
-            raise ValueError(f"{path}: its policy.{name} is {getattr(found, name)!r}, that of the config is {value!r}")
+    for field, value in asdict(config).items():
+        if getattr(found, field) != value:
+            raise ValueError(f"{path}: policy.{field} is {getattr(found, field)!r}, in the config it is {value!r}")
     return policy
 
 
-def train(config: Config, path: Path, data: Path, report: Report = print) -> Path:
-    """Run (or go on with) the training in folder `path`; validation sets live in folder `data`. Gives the weights.
+def train(
+    config: Config,
+    path: Path,
+    data: Path,
+    on_row: Callable[[Row], None] = lambda row: None,
+    on_message: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Start or continue the run in folder `path`, with validation sets in folder `data`; return the weights file.
 
-    `report` is given the row of each step.
+    `on_row` gets the row of each step, `on_message` lines about the labelling of validation sets.
     """
     check_labels(config)
     keep_freed_memory()
     processes = Processes()
     with processes.first_alone():
         folder = RunFolder(path, config)
-        sets = {name: validation_set(data, config.policy.problem, name) for name in config.validation.sets}
+        sets = {name: validation_set(data, config.policy.problem, name, on_message) for name in config.validation.sets}
     trainer = Trainer(config, folder, processes)
-    logged = trainer.progress.step - bool(trainer.progress.row)  # a row that waits for its validation comes again
+    logged = trainer.state.step - bool(trainer.state.row)  # a row whose validation was interrupted comes again
     log = RunLog(folder, logged, processes.rank)
     try:
         for row in _rows(trainer, sets):
             log.add(row)
-            report(row)
+            on_row(row)
     finally:
         log.close()
-        if trainer.source is not None:
-            trainer.source.close()
+        trainer.method.close()
     processes.close()
     return path / ("best.safetensors" if sets else "last.safetensors")
 
 
-def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterable[dict[str, float]]:
-    """The loop itself; yields a row for the log after every step."""
-    config, progress = trainer.config, trainer.progress
+def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterator[Row]:
+    """Step until the run is over, validate and save when due; yield a row for the log after every step."""
+    config, state = trainer.config, trainer.state
     pause = 60 * config.train.checkpoint_minutes
     every = config.validation.every
-    saved = progress.seconds
-    while progress.row or not trainer.over():
-        pending = bool(progress.row)  # the last session was stopped while it validated
-        row = progress.row if pending else trainer.timed_step()
-        due = progress.step % every == 0 if every else progress.seconds - progress.validated > 5 * pause
-        if sets and (pending or due or trainer.done() >= 1):
-            progress.row = row
-            if not pending:
-                trainer.save()  # validating may take long
+    saved = state.seconds
+    while state.row or trainer.fraction_done() < 1:
+        interrupted = bool(state.row)  # the last session was stopped while it validated
+        row = state.row if interrupted else trainer.timed_step()
+        due = state.step % every == 0 if every else state.seconds - state.validated > 5 * pause
+        if sets and (interrupted or due or trainer.fraction_done() >= 1):
+            state.row = row
+            if not interrupted:
+                trainer.save()  # validation may take long
             row = row | trainer.validate(sets)
-            progress.row, progress.validated = {}, progress.seconds
-        yield row  # into the log before the checkpoint: the log may know more steps than it, never fewer
-        if trainer.over() or progress.seconds - saved > pause:
+            state.row, state.validated = {}, state.seconds
+        yield row  # logged before the checkpoint is written: the log may hold more steps than it, never fewer
+        if trainer.fraction_done() >= 1 or state.seconds - saved > pause:
             trainer.save()
-            saved = progress.seconds
+            saved = state.seconds

@@ -1,4 +1,4 @@
-"""Several processes that train one policy together, as torchrun starts them."""
+"""Several processes that train one policy together, started by torchrun."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT = timedelta(hours=6)  # for the first process, while it makes the validatio
 
 
 class Processes:
-    """This process among those of torchrun; alone without it."""
+    """This process among those of torchrun, or a single process."""
 
     def __init__(self) -> None:
         use_gpu = torch.cuda.is_available()
@@ -29,19 +29,19 @@ class Processes:
             torch.cuda.set_device(self.device)
         if dist.is_torchelastic_launched() and not dist.is_initialized():
             dist.init_process_group("nccl" if use_gpu else "gloo", timeout=WAIT)
-        # A thread of gloo may give a tensor back after we have done so, and would need Python for it. If that is just
-        # shutting down, the process ends with SIGABRT (https://github.com/pytorch/pytorch/pull/179291).
+        # A thread of gloo may release a tensor after we have, which needs Python. If Python is shutting down by then,
+        # the process ends with SIGABRT; so the last tensors are kept (https://github.com/pytorch/pytorch/pull/179291).
         self.held: deque[Tensor] = deque(maxlen=8)
         together = dist.is_initialized()
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """The items of a global batch that are this process's."""
+        """Return the items of a global batch that belong to this process."""
         return items[self.rank :: self.count]
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """The first process goes through the block before the others do: what it writes, they find."""
+        """Run the block in the first process before the others, which then find what it has written."""
         if self.rank > 0:
             dist.barrier()
         yield
@@ -49,7 +49,7 @@ class Processes:
             dist.barrier()
 
     def agree(self, value: float) -> float:
-        """The first process's value: clocks differ, but all must stop at the same step."""
+        """Return the first process's value: clocks differ, but all must stop at the same step."""
         if self.count == 1:
             return value
         shared = torch.tensor(value, dtype=torch.float64, device=self.device)
@@ -58,7 +58,7 @@ class Processes:
         return float(shared)
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all processes."""
+        """Return the sum over all processes."""
         if self.count > 1:
             values = values.to(self.device, copy=True)
             self.held.append(values)
@@ -68,7 +68,7 @@ class Processes:
     def sum_gradients(self, policy: Policy, *extra: Tensor) -> None:
         """Sum gradients, and the extra numbers, over all processes in place.
 
-        A parameter without a gradient in any process keeps none: the optimiser must pass over it, as one process would.
+        A parameter that has no gradient in any process keeps none, so that the optimiser skips it as in one process.
         """
         if self.count == 1:
             return
@@ -83,7 +83,7 @@ class Processes:
             parameter.grad = grad if uses else None
 
     def close(self) -> None:
-        """Part, all together."""
+        """Wait for the other processes and leave the group."""
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()

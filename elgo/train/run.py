@@ -1,4 +1,4 @@
-"""A run's folder: config, versions, log, checkpoints. Everything in it is written atomically or appended by line."""
+"""The folder of a run: config, versions, log, checkpoint. Files are written atomically or appended by line."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from elgo.train.config import Config, make_config, to_json
 
 
 @dataclass
-class Progress:
-    """All that changes during a run beside weights and optimiser."""
+class RunState:
+    """What changes during a run besides weights and optimiser."""
 
     step: int = 0
     seconds: float = 0.0  # of training, over all sessions of the run
     best: float = float("inf")  # validation gap of the best weights
-    gaps: tuple[float, ...] = ()  # of the last validation, for the adaptive scheduler
-    validated: float = 0.0  # the second of the last validation
-    row: dict[str, float] = field(default_factory=dict)  # of a step whose validation is not done yet
+    gaps: tuple[float, ...] = ()  # percent, of the last validation; for the adaptive scheduler
+    validated: float = 0.0  # seconds when the last validation ended
+    row: dict[str, float] = field(default_factory=dict)  # of a step that is not validated yet
 
 
 class RunFolder:
-    """Creates a run's folder, or opens that of an earlier session to go on."""
+    """The folder of a new run, or of an earlier session to continue."""
 
     def __init__(self, path: Path, config: Config) -> None:
         self.path = path
         stored = path / "config.json"
         if stored.exists():
-            if _decisive(make_config(json.loads(stored.read_text()))) != _decisive(config):
-                raise ValueError(f"{stored}: the run was started with another config; name a new folder to start anew")
+            if _fixed_fields(make_config(json.loads(stored.read_text()))) != _fixed_fields(config):
+                raise ValueError(f"{stored}: the run was started with another config; name a new folder for a new run")
         else:
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(path / "versions.json", json.dumps(versions(), indent=2))
@@ -48,28 +48,28 @@ class RunFolder:
         return self.path / "checkpoint.pt"
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the checkpoint in one move: a kill at any moment leaves the old one or the new one."""
+        """Replace the checkpoint atomically: a kill leaves the old one or the new one."""
         with atomic_file(self.checkpoint) as file:
             torch.save(state, file)
 
     def load(self) -> dict[str, Any] | None:
-        """The last checkpoint, or None in a new run."""
+        """Return the last checkpoint, or None in a new run."""
         if not self.checkpoint.exists():
             return None
         loaded: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         return loaded
 
     def cut_log(self, step: int) -> None:
-        """Forget what was logged behind a step: the run goes on from there."""
+        """Remove what was logged after a step: the run continues from there."""
         kept = [row for row in read_log(self.path) if row["step"] <= step]
         atomic_write(self.path / "log.jsonl", "".join(json.dumps(row) + "\n" for row in kept))
 
 
 class RunLog:
-    """Rows of a run, to log.jsonl and to TensorBoard; only the first process writes."""
+    """Writes the rows of a run to log.jsonl and to TensorBoard; only the first process writes."""
 
     def __init__(self, folder: RunFolder, step: int, rank: int) -> None:
-        """Go on after `step`: what an earlier session logged behind it, and lost, is forgotten."""
+        """Continue after `step`: later rows of an earlier session, whose steps were lost, are removed."""
         self.writing = rank == 0
         if not self.writing:
             return
@@ -97,7 +97,7 @@ class RunLog:
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a run's log; a line cut short by a kill is passed over."""
+    """Yield the rows of a run's log; a line cut short by a kill is skipped."""
     file = path / "log.jsonl"
     if not file.exists():
         return
@@ -108,8 +108,8 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
-def _decisive(config: Config) -> dict[str, Any]:
-    """The config without what may change between sessions of one run."""
+def _fixed_fields(config: Config) -> dict[str, Any]:
+    """Return the config without what may change between sessions of one run."""
     values: dict[str, Any] = json.loads(to_json(config))
     for name in ("checkpoint_minutes", "steps", "minutes"):
         values["train"].pop(name)
@@ -117,7 +117,7 @@ def _decisive(config: Config) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions, machine and revision that made a run."""
+    """Return versions, machine and revision, for the record."""
     import numba
     import numpy
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,42 +22,42 @@ from elgo.train.labelling import Labelled, as_task
 from elgo.train.labels import make_labels
 
 
-class Gaps(NamedTuple):
+class ValidationGaps(NamedTuple):
     """Percent above the label."""
 
-    best: float  # of the best of the starts
-    single: float  # of the mean over the starts: how good the policy itself is
+    best: float  # of the best rollout
+    single: float  # of the mean over the rollouts: what a single one has
 
 
-def validation_set(folder: Path, problem: ProblemName, name: str) -> list[Labelled]:
-    """The set "DISTRIBUTION-N-COUNT" from its store in the folder, made there with fixed seeds when it is missing."""
+def validation_set(
+    folder: Path, problem: ProblemName, name: str, report: Callable[[str], None] = lambda line: None
+) -> list[Labelled]:
+    """Return the set "DISTRIBUTION-N-COUNT" from its store in the folder; if missing, it is made with a fixed seed."""
     distribution, size, count = parse_set(name)
     store = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
     stream = LabelStream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
-    if len(store) < count and make_labels(store, stream, count=count, report=_say) < count:
-        raise KeyboardInterrupt  # which make_labels had turned into an orderly end
+    if len(store) < count and make_labels(store, stream, count=count, report=report) < count:
+        raise KeyboardInterrupt  # after which make_labels has ended in order
     return store.load()[:count]
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def label_seconds(problem: ProblemName, size: int) -> float:
-    """Time for one label of a validation set."""
+    """Return the time for one label of a validation set."""
     return (0.5 if problem == "tsp" else 3.0) * max(1.0, size / 100)
 
 
-def gaps(policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig) -> list[Gaps]:
-    """The gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over all nodes."""
+def instance_gaps(
+    policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig
+) -> list[ValidationGaps]:
+    """Return the gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over all nodes."""
     tasks = [as_task(label.sample) for label in labels]
     first = [_spread(all_starts(task), starts) for task in tasks]
-    found: list[Gaps] = []
+    found: list[ValidationGaps] = []
     for task, label, (actions, _) in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
         scale = float(np.ptp(label.sample.coords, axis=0).max())  # what normalise() divided by
         length = policy.env.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
         best, single = 100 * (np.array([length.min(), length.mean()]) / label.cost - 1)
-        found.append(Gaps(float(best), float(single)))
+        found.append(ValidationGaps(float(best), float(single)))
     return found
 
 

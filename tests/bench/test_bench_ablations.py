@@ -1,6 +1,5 @@
 """Ablations: the configs of a small budget, and two variants from training to the table."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from elgo.train.loop import train
 TINY = [
     *(f"policy.{name}={value}" for name, value in {"width": 16, "heads": 2, "layers": 1, "hidden": 16}.items()),
     *("policy.local_width=8", "policy.local_heads=2"),
-    *("train.method=reinforce", "data.sizes=8", "data.batch=2", "data.starts=3"),
+    *("method=reinforce", "data.sizes=8", "data.batch=2", "reinforce.starts=3"),
 ]
 
 
@@ -30,11 +29,11 @@ def test_variants_are_the_packages_configs() -> None:
 def test_a_small_budget() -> None:
     configs = make_variants(["ablation-no-penalty", "ablation-local-only"], 70, [])
     config = configs["ablation-no-penalty"]
-    assert (config.train.steps, config.train.global_steps, config.train.method) == (70, 35, "imitate")
+    assert (config.train.steps, config.train.global_steps, config.method_name) == (70, 35, "imitate")
     assert config.policy.penalty is False
     assert config.validation.sets == ()
     assert configs["ablation-local-only"].train.global_steps == 0
-    assert make_variants(["paper-tsp"], 70, ["train.method=reinforce"])["paper-tsp"].train.method == "reinforce"
+    assert make_variants(["paper-tsp"], 70, ["method=reinforce"])["paper-tsp"].method_name == "reinforce"
     with pytest.raises(ValueError, match="--variants has 'k-20'; there are paper-tsp, ablation-no-penalty"):
         make_variants(["k-20"], 70, [])
 
@@ -45,7 +44,7 @@ def test_from_training_to_the_table(tmp_path: Path) -> None:
     configs = make_variants(["paper-tsp", "ablation-xi-2"], 2, TINY)
 
     def table() -> Table:
-        methods = train_variants(configs, tmp_path / "out", "2x1", partial(train, report=lambda row: None))
+        methods = train_variants(configs, tmp_path / "out", "2x1", train)
         return measure_variants(configs, methods, found, Options(), tmp_path / "out")
 
     made = table()

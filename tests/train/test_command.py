@@ -12,12 +12,12 @@ from tiny import OVERRIDES, fill_validation
 from typer.testing import CliRunner
 
 import elgo.cli.main
-from elgo.train.command import Shown, plot_training, smoothed, validation_gaps
+from elgo.train.command import StatusLine, plot_training, smoothed, validation_gaps
 
 ROOT = Path(__file__).parents[2]
 
 
-def elg_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+def elgo_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "elgo", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
@@ -44,7 +44,7 @@ def test_the_command_trains_and_says_so(tmp_path: Path) -> None:
     sets = [*OVERRIDES, "data.batch=2", "data.sizes=8", "validation.sets=uniform-10-3", "validation.every=60"]
     overrides = [x for text in [*sets, "train.global_steps=0"] for x in ("--set", text)]
     run = tmp_path / "run"
-    done = elg_command(
+    done = elgo_command(
         "train", "paper-cvrp", "--folder", run, "--data", data, "--steps", 101, "--threads", 1, *overrides
     )
     assert done.returncode == 0, done.stderr
@@ -72,18 +72,18 @@ def test_quiet_is_quiet(tmp_path: Path) -> None:
 
 
 def test_the_line_by_hand() -> None:
-    shown = Shown()
-    shown.add(row(1, 2.0, 10.0))
-    assert shown.line() == "step 1  loss 2.000"
-    shown.add(row(2, 1.0, 12.0))
-    assert shown.line() == "step 2  loss 1.980  4.0 instances/s"
-    shown.add(row(3, 1.98, 16.0, **{"a-100-2": 3.14159, "a-100-2/single": 9.0}))
-    assert shown.validated
+    status = StatusLine()
+    status.add(row(1, 2.0, 10.0))
+    assert status.line() == "step 1  loss 2.000"
+    status.add(row(2, 1.0, 12.0))
+    assert status.line() == "step 2  loss 1.980  4.0 instances/s"
+    status.add(row(3, 1.98, 16.0, **{"a-100-2": 3.14159, "a-100-2/single": 9.0}))
+    assert status.validated
     pace = (0.98 * 8 + 8) / (0.98 * 2 + 4)
-    assert shown.line() == f"step 3  loss 1.980  {pace:.1f} instances/s  gap a-100-2 3.14 %"
-    shown.add(row(4, 1.98, 17.0))
-    assert not shown.validated
-    assert shown.line().endswith("gap a-100-2 3.14 %")  # the last known
+    assert status.line() == f"step 3  loss 1.980  {pace:.1f} instances/s  gap a-100-2 3.14 %"
+    status.add(row(4, 1.98, 17.0))
+    assert not status.validated
+    assert status.line().endswith("gap a-100-2 3.14 %")  # the last known
 
 
 def test_gaps_in_a_row() -> None:

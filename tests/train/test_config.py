@@ -1,6 +1,7 @@
 """Configs: what comes with the package, overrides, and one line for each mistake."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from elgo.model.checkpoint import model_file, read_weights
 from elgo.train.config import (
     Config,
     DataConfig,
+    ImitationConfig,
+    ReinforceConfig,
     TrainConfig,
     load_config,
     make_config,
@@ -43,8 +46,9 @@ def test_the_paper_s_recipe() -> None:
         config = load_config(name)
         train, epoch = config.train, 1_200_000 // config.data.batch
         assert (train.global_steps, train.steps) == (first * epoch, (first + second) * epoch)
-        assert (train.method, train.optimiser, train.lr, train.weight_decay) == ("reinforce", "adam", 1e-4, 1e-6)
-        assert (config.data.batch, config.data.sizes, config.data.starts) == (120, "100", 0)
+        assert (train.optimiser, train.lr, train.weight_decay) == ("adam", 1e-4, 1e-6)
+        assert (config.data.batch, config.data.sizes) == (120, "100")
+        assert config.method == ReinforceConfig(starts=0, confidence_threshold=1.0)
         assert (train.schedule, train.clip_norm, train.ema) == ("constant", 0, 0)
         assert (config.policy.xi, config.policy.clip) == (1.0, 50.0)
         assert config.policy.neighbours == (30 if "tsp" in name else 40)
@@ -72,7 +76,7 @@ def test_each_ablation_changes_only_its_fields() -> None:
 def test_recipes_of_the_shipped_weights() -> None:
     for problem in ("tsp", "cvrp"):
         first, second = load_config(f"imitate-{problem}"), load_config(f"reinforce-{problem}")
-        assert (first.train.method, second.train.method) == ("imitate", "reinforce")
+        assert (first.method_name, second.method_name) == ("imitate", "reinforce")
         assert first.policy == second.policy == read_weights(model_file("elg", problem)).config
         assert second.train.init == "elg"
 
@@ -84,22 +88,43 @@ def test_json_gives_every_config_back() -> None:
 
 
 def test_overrides_are_toml_or_bare_words() -> None:
-    sets = ["train.lr=1", "data.sizes=50-70", "data.labels=a.npz", "train.schedule=cosine", "policy.penalty=false"]
-    config = load_config("paper-tsp", sets)
+    sets = ["train.lr=1", "data.sizes=50-70", "imitate.labels=a.npz", "train.schedule=cosine", "policy.penalty=false"]
+    config = load_config("paper-tsp", [*sets, "method = imitate"])
     assert config.train.lr == 1.0
     assert isinstance(config.train.lr, float)
-    assert (config.data.sizes, config.data.labels) == ("50-70", ("a.npz",))
+    assert (config.data.sizes, config.method) == ("50-70", ImitationConfig(labels=("a.npz",)))
     assert (config.train.schedule, config.policy.penalty) == ("cosine", False)
     assert load_config("paper-tsp", ["data.sizes=70"]).data.sizes == "70"
-    assert load_config("paper-tsp", ['data.labels=["a", "b"]']).data.labels == ("a", "b")
+    config = load_config("paper-tsp", ["method=imitate", 'imitate.labels=["a", "b"]'])
+    assert config.method == ImitationConfig(labels=("a", "b"))
 
 
 def test_a_file_of_one_s_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[policy]\nproblem = "cvrp"\n[train]\nminutes = 2\n')
     config = load_config(str(file))
-    assert config == Config(config.policy, DataConfig(), TrainConfig(minutes=2.0))
+    assert config == Config(config.policy, DataConfig(), ReinforceConfig(), TrainConfig(minutes=2.0))
     assert config.policy.problem == "cvrp"
+
+
+def test_a_base_and_the_differences_from_it(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(
+        'base = "paper-tsp"\nmethod = "imitate"\ntrain.lr = 3e-4\n[imitate]\nreuse = 5\n'
+    )
+    (tmp_path / "two.toml").write_text('base = "one.toml"\ntrain.seed = 7\n[imitate]\nsequences = 3\n')
+    paper, config = load_config("paper-tsp"), load_config(str(tmp_path / "two.toml"))
+    assert config.train == replace(paper.train, lr=3e-4, seed=7)
+    assert config.method == ImitationConfig(sequences=3, reuse=5)
+    assert (config.policy, config.data, config.validation) == (paper.policy, paper.data, paper.validation)
+    for text, message in (
+        ('base = "paper-vrp"', "base is 'paper-vrp': no such config; there are"),
+        ('base = "three.toml"', "three.toml is its own base"),
+        ('base = "paper-tsp"\ntrain = 3', "train is 3, must be a section"),
+    ):
+        (tmp_path / "three.toml").write_text(text)
+        with pytest.raises(ValueError, match=r"three\.toml: .*") as caught:
+            load_config(str(tmp_path / "three.toml"))
+        assert message in str(caught.value)
 
 
 MISTAKES = {
@@ -116,21 +141,27 @@ MISTAKES = {
     "train.amp=1": "train.amp is 1, must be bool",
     "train.ema=1": "train.ema is 1.0",
     "train.ema=nan": "train.ema is nan, must be at least 0",
-    "train.minutes=2": "train.steps is 350000 and train.minutes is 2: set one of them",
-    "train.steps=0": "train.steps or train.minutes must be set",
-    "train.method=guess": "train.method is 'guess'",
+    "train.minutes=2": "train.steps is 350000 and minutes is 2: set one of them",
+    "train.steps=0": "train.steps is 0 and minutes is 0: set one of them",
+    "method=guess": "method is 'guess', must be one of reinforce, imitate",
+    "method.name=x": "method is 'reinforce', must be a section",
+    "reinforce.starts=-1": "reinforce.starts is -1, must be at least 0",
+    "reinforce.labels=a": "unknown field reinforce.labels; there are starts, confidence_threshold, chunk",
+    "reinforce.confidence_threshold=0": "reinforce.confidence_threshold is 0.0, must be greater than 0",
+    "reinforce.confidence_threshold=0.9": "reinforce.chunk is 4, must be 1 if confidence_threshold is less than 1",
+    "imitate.reuse=0": "imitate.reuse is 0, must be at least 1",
     "train.optimiser=sgd": "train.optimiser is 'sgd', must be adam or adamw",
     "train.schedule=linear": "train.schedule is 'linear'",
     "data.batch=0": "data.batch is 0, must be at least 1",
-    "data.labels=[1]": "data.labels is [1], must be a list of strings",
-    "data.sizes=many": "sizes is 'many'",
+    "imitate.labels=[1]": "imitate.labels is [1], must be a list of strings",
+    "data.sizes=many": "data.sizes is 'many'",
     "data.sizes=1": "data.sizes is '1', must be at least 2",
     "data.distribution=sparse": "data.distribution has 'sparse', which is none of uniform,",
     "validation.sets=uniform-100": "validation.sets has 'uniform-100'; write DISTRIBUTION-N-COUNT",
     "validation.sets=sparse-100-3": "validation.sets has 'sparse'",
     "validation.starts=0": "validation.starts is 0, must be at least 1",
-    "policy.heads=7": "width must be a multiple of heads",
-    "policy.problem=vrptw": "problem is 'vrptw'",
+    "policy.heads=7": "policy.width must be a multiple of heads",
+    "policy.problem=vrptw": "policy.problem is 'vrptw'",
     "policy.global_policy=false": "train.global_steps is 300000, but policy.global_policy is off",
 }
 
@@ -150,7 +181,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "x.toml"
     for text, message in (
         ("policy = 3", "policy is 3, must be a section"),
-        ("[train]\nsteps = 1", "missing 1 required positional argument: 'problem'"),
+        ("[train]\nsteps = 1", "policy.problem is missing"),
         ("[policy", "Expected ']'"),
     ):
         file.write_text(text)
@@ -161,8 +192,8 @@ def test_other_mistakes(tmp_path: Path) -> None:
         load_config("paper-vrptw")
     with pytest.raises(ValueError, match=r"validation\.sets must name the sets"):
         load_config("paper-tsp-star", ["validation.sets=[]"])
-    with pytest.raises(ValueError, match="takes labels as they come"):
-        load_config("paper-tsp-star", ["train.method=imitate"])
+    with pytest.raises(ValueError, match="must be one name if method is 'imitate'"):
+        load_config("paper-tsp-star", ["method=imitate"])
     done = CliRunner().invoke(elgo.cli.main.app, ["train", "paper-tsp", "--steps", "3", "--minutes", "1"])
     assert done.exit_code == 2
     assert done.stderr == "elgo: --minutes and --steps are both given; a run ends by one of them\n"
@@ -171,7 +202,7 @@ def test_other_mistakes(tmp_path: Path) -> None:
 def test_several_distributions() -> None:
     for changes, message in (
         (["data.distribution=set_x,moon"], r"data\.distribution has 'moon'"),
-        (["data.distribution=set_x,uniform", "train.method=imitate"], r"but train\.method is 'imitate'"),
+        (["data.distribution=set_x,uniform", "method=imitate"], r"must be one name if method is 'imitate'"),
     ):
         with pytest.raises(ValueError, match=message):
             load_config("paper-cvrp", changes)

@@ -1,4 +1,4 @@
-"""Imitation: walks through solutions, the loss by hand, and one batch learned by heart."""
+"""Imitation: sequences of solutions, the loss by hand, and one batch overfitted."""
 
 from itertools import pairwise
 
@@ -12,26 +12,26 @@ from torch import Tensor
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.problem.generate import Sample
-from elgo.train.imitate import Lesson, imitation_loss, make_lesson, turned
+from elgo.train.imitate import ImitationBatch, choose_steps, imitation_loss, make_imitation_batch, rotated
 from elgo.train.labelling import Labelled, label
 
 
-def all_steps(lesson: Lesson) -> Tensor:
-    return torch.arange(1, lesson.actions.shape[2])
+def all_steps(labelled: ImitationBatch) -> Tensor:
+    return torch.arange(1, labelled.actions.shape[2])
 
 
 def small_policy(problem: str) -> Policy:
     return random_policy(PolicyConfig(problem, **{**NETWORK, "neighbours": 5}))
 
 
-def edges(walk: list[int]) -> set[frozenset[int]]:
-    return {frozenset(pair) for pair in pairwise([*walk, walk[0]])}
+def edges(sequence: list[int]) -> set[frozenset[int]]:
+    return {frozenset(pair) for pair in pairwise([*sequence, sequence[0]])}
 
 
-def routes_of(walk: list[int]) -> list[list[int]]:
-    """Routes of a walk that ends at the depot, and may wait there."""
+def routes_of(sequence: list[int]) -> list[list[int]]:
+    """The routes of a sequence that ends at the depot and may be padded."""
     routes: list[list[int]] = [[]]
-    for node in walk:
+    for node in sequence:
         if node:
             routes[-1].append(node)
         elif routes[-1]:
@@ -39,37 +39,37 @@ def routes_of(walk: list[int]) -> list[list[int]]:
     return routes[:-1]
 
 
-# --- walks
+# --- sequences
 
 
-def test_tours_are_walked_from_everywhere_in_both_directions() -> None:
+def test_tours_are_followed_from_every_node_in_both_directions() -> None:
     labels = simple_labels("tsp", [7, 7])
-    actions = make_lesson(labels, 60, np.random.default_rng(0)).actions
+    actions = make_imitation_batch(labels, 60, np.random.default_rng(0)).actions
     assert actions.shape == (2, 60, 7)
-    for x, walks in zip(labels, actions.tolist(), strict=True):
-        assert all(edges(walk) == edges(x.tour.tolist()) for walk in walks)
-        forward = {(walk[0], walk[1] == (walk[0] + 1) % 7) for walk in walks}
+    for x, sequences in zip(labels, actions.tolist(), strict=True):
+        assert all(edges(sequence) == edges(x.tour.tolist()) for sequence in sequences)
+        forward = {(sequence[0], sequence[1] == (sequence[0] + 1) % 7) for sequence in sequences}
         assert len(forward) == 14  # every start in every direction
 
 
-def test_routes_are_walked_in_random_order_and_direction() -> None:
+def test_routes_are_followed_in_random_order_and_direction() -> None:
     (x,) = simple_labels("cvrp", [16])
     routes = x.routes
     assert len(routes) >= 2
-    lesson = make_lesson([x], 80, np.random.default_rng(0))
+    labelled = make_imitation_batch([x], 80, np.random.default_rng(0))
     seen = set()
-    for walk in lesson.actions[0].tolist():
-        assert walk[-1] == 0
-        found = routes_of(walk)
+    for sequence in labelled.actions[0].tolist():
+        assert sequence[-1] == 0
+        found = routes_of(sequence)
         assert {frozenset(route) for route in found} == {frozenset(route) for route in routes}
         assert all(tuple(route) in routes or tuple(route[::-1]) in routes for route in found)
         seen.update((place, tuple(route)) for place, route in enumerate(found))
     assert len(seen) == 2 * len(routes) ** 2  # each route in both directions, at each place
-    assert lesson.ends is not None
-    assert set(lesson.ends[0].nonzero().flatten().tolist()) == {end for r in routes for end in (r[0], r[-1])}
+    assert labelled.route_ends is not None
+    assert set(labelled.route_ends[0].nonzero().flatten().tolist()) == {end for r in routes for end in (r[0], r[-1])}
 
 
-def test_turning_keeps_shape_and_demands() -> None:
+def test_rotation_keeps_shape_and_demands() -> None:
     (x,) = simple_labels("cvrp", [12])
     rng = np.random.default_rng(1)
 
@@ -79,7 +79,7 @@ def test_turning_keeps_shape_and_demands() -> None:
 
     handed = set()
     for _ in range(12):
-        task = turned(x, rng)
+        task = rotated(x, rng)
         np.testing.assert_allclose(shape(task.coords), shape(x.sample.coords), atol=1e-12)
         assert np.ptp(task.coords, axis=0).max() == pytest.approx(1)
         assert task.coords.min() >= -1e-12
@@ -89,59 +89,69 @@ def test_turning_keeps_shape_and_demands() -> None:
     assert handed == {-1.0, 1.0}  # rotations, and reflections
 
 
-def test_a_lesson_is_a_function_of_its_seed() -> None:
+def test_a_batch_is_a_function_of_its_seed() -> None:
     labels = simple_labels("cvrp", [9, 10])
-    one, two, other = (make_lesson(labels, 3, np.random.default_rng(seed)) for seed in (4, 4, 5))
+    one, two, other = (make_imitation_batch(labels, 3, np.random.default_rng(seed)) for seed in (4, 4, 5))
     assert torch.equal(one.actions, two.actions)
     assert torch.equal(one.batch.coords, two.batch.coords)
     assert not torch.equal(one.batch.coords, other.batch.coords)
+
+
+def test_some_of_the_steps() -> None:
+    rng = np.random.default_rng(0)
+    assert choose_steps(6, 0, rng).tolist() == choose_steps(6, 5, rng).tolist() == [1, 2, 3, 4, 5]
+    drawn = [choose_steps(6, 3, rng).tolist() for _ in range(50)]
+    assert all(len(set(steps)) == 3 for steps in drawn)
+    assert {step for steps in drawn for step in steps} == {1, 2, 3, 4, 5}
 
 
 # --- the loss
 
 
 @torch.no_grad()
-def stepped(policy: Policy, lesson: Lesson) -> list[list[list[Tensor]]]:
-    """Probabilities (N,) of each step of each walk, state by state."""
-    state = policy.env.start(lesson.batch, lesson.actions[:, :, 0])
-    cache = policy.encode(lesson.batch)
+def stepped(policy: Policy, labelled: ImitationBatch) -> list[list[list[Tensor]]]:
+    """Probabilities (N,) of each step of each sequence, state by state."""
+    state = policy.env.start(labelled.batch, labelled.actions[:, :, 0])
+    cache = policy.encode(labelled.batch)
     rows = []
-    for t in range(1, lesson.actions.shape[2]):
+    for t in range(1, labelled.actions.shape[2]):
         rows.append(policy.logits(cache, state).softmax(-1))
-        state = policy.env.step(lesson.batch, state, lesson.actions[:, :, t])
-    return [[[row[i, m] for row in rows] for m in range(lesson.actions.shape[1])] for i in range(len(lesson.actions))]
+        state = policy.env.step(labelled.batch, state, labelled.actions[:, :, t])
+    return [
+        [[row[i, m] for row in rows] for m in range(labelled.actions.shape[1])] for i in range(len(labelled.actions))
+    ]
 
 
 def test_tsp_loss_by_hand() -> None:
     policy = small_policy("tsp")
-    lesson = make_lesson(simple_labels("tsp", [6, 6]), 2, np.random.default_rng(0))
-    loss, count = imitation_loss(policy, lesson, all_steps(lesson))
+    labelled = make_imitation_batch(simple_labels("tsp", [6, 6]), 2, np.random.default_rng(0))
+    loss, count = imitation_loss(policy, labelled, all_steps(labelled))
     expected = 0.0
-    for walks, steps in zip(lesson.actions.tolist(), stepped(policy, lesson), strict=True):
-        for walk, rows in zip(walks, steps, strict=True):
-            expected -= sum(float(row[node].log()) for row, node in zip(rows, walk[1:], strict=True))
+    for sequences, steps in zip(labelled.actions.tolist(), stepped(policy, labelled), strict=True):
+        for sequence, rows in zip(sequences, steps, strict=True):
+            expected -= sum(float(row[node].log()) for row, node in zip(rows, sequence[1:], strict=True))
     assert loss.item() == pytest.approx(expected, rel=1e-4)
     assert float(count) == 2 * 2 * 5
 
 
-def two_routes() -> Lesson:
-    """Routes (1, 2) and (3, 4, 5), walked as 1 2 | 3 4 5 |, with two moves of waiting behind the end."""
+def two_routes() -> ImitationBatch:
+    """Routes (1, 2) and (3, 4, 5), visited as 1 2 | 3 4 5 |, with two steps of padding."""
     coords = np.array([[0, 0], [1, 5], [2, 4], [6, 1], [5, 2], [4, 0]], dtype=float)
     x = label(Sample(coords, np.array([0, 3, 3, 2, 2, 2]), 6), [[1, 2], [3, 4, 5]])
-    lesson = make_lesson([x], 1, np.random.default_rng(0))
-    return lesson._replace(actions=torch.tensor([[[1, 2, 0, 3, 4, 5, 0, 0, 0]]]))
+    labelled = make_imitation_batch([x], 1, np.random.default_rng(0))
+    return labelled._replace(actions=torch.tensor([[[1, 2, 0, 3, 4, 5, 0, 0, 0]]]))
 
 
 def test_every_end_of_a_remaining_route_is_right_at_the_depot() -> None:
-    policy, lesson = small_policy("cvrp"), two_routes()
-    ((rows,),) = stepped(policy, lesson)
+    policy, labelled = small_policy("cvrp"), two_routes()
+    ((rows,),) = stepped(policy, labelled)
     right = [rows[0][2], rows[1][0], rows[2][3] + rows[2][5], rows[3][4], rows[4][5], rows[5][0]]
     assert float(rows[2][1]) == float(rows[2][2]) == 0.0  # the first route is done
-    loss, count = imitation_loss(policy, lesson, all_steps(lesson))
+    loss, count = imitation_loss(policy, labelled, all_steps(labelled))
     assert loss.item() == pytest.approx(-sum(float(p.log()) for p in right), rel=1e-4)
     assert float(count) == 6
-    chosen = torch.tensor([3, 7])  # the depot's choice, and a move behind the end
-    loss, count = imitation_loss(policy, lesson, chosen)
+    chosen = torch.tensor([3, 7])  # the depot's choice, and padding
+    loss, count = imitation_loss(policy, labelled, chosen)
     assert loss.item() == pytest.approx(-float(right[2].log()), rel=1e-4)
     assert float(count) == 1
 
@@ -149,10 +159,10 @@ def test_every_end_of_a_remaining_route_is_right_at_the_depot() -> None:
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_sizes_may_be_mixed_and_instances_split(problem: str) -> None:
     policy = small_policy(problem)
-    lesson = make_lesson(simple_labels(problem, [8, 11, 6]), 3, np.random.default_rng(0))
-    loss, count = imitation_loss(policy, lesson, all_steps(lesson))
+    labelled = make_imitation_batch(simple_labels(problem, [8, 11, 6]), 3, np.random.default_rng(0))
+    loss, count = imitation_loss(policy, labelled, all_steps(labelled))
     whole = gradients(policy, loss)
-    parts = [imitation_loss(policy, lesson.select(torch.tensor(rows)), all_steps(lesson)) for rows in ([0, 2], [1])]
+    parts = [imitation_loss(policy, labelled.select(torch.tensor(rows)), all_steps(labelled)) for rows in ([0, 2], [1])]
     assert_same_gradients(gradients(policy, sum(part for part, _ in parts)), whole)
     assert sum(part for part, _ in parts).item() == pytest.approx(loss.item(), rel=1e-5)
     assert float(sum(moves for _, moves in parts)) == float(count)
@@ -164,16 +174,16 @@ def test_sizes_may_be_mixed_and_instances_split(problem: str) -> None:
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_one_batch_is_learned_by_heart(problem: str) -> None:
+def test_one_batch_is_overfitted(problem: str) -> None:
     torch.manual_seed(0)
     policy = Policy(PolicyConfig(problem, **{**NETWORK, "width": 32, "hidden": 64}))
     labels: list[Labelled] = simple_labels(problem, [10, 10])
-    lesson = make_lesson(labels, 2, np.random.default_rng(0))
+    labelled = make_imitation_batch(labels, 2, np.random.default_rng(0))
     optimiser = torch.optim.Adam(policy.parameters(), lr=1e-2)
     losses = []
     for _ in range(120):
         optimiser.zero_grad()
-        loss, count = imitation_loss(policy, lesson, all_steps(lesson))
+        loss, count = imitation_loss(policy, labelled, all_steps(labelled))
         (loss / count).backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimiser.step()

@@ -23,12 +23,23 @@ import elgo.cli.main
 from elgo.model.checkpoint import load_policy, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.train import loop
-from elgo.train.config import Config, DataConfig, TrainConfig, ValidationConfig, load_config, named_configs, to_json
+from elgo.train import imitate, loop
+from elgo.train.config import (
+    Config,
+    DataConfig,
+    ImitationConfig,
+    ReinforceConfig,
+    TrainConfig,
+    ValidationConfig,
+    load_config,
+    named_configs,
+    to_json,
+)
 from elgo.train.loop import Trainer, train
 from elgo.train.processes import Processes
-from elgo.train.run import RunFolder, RunLog, read_log, versions
-from elgo.train.validate import Gaps
+from elgo.train.reinforce import Reinforce
+from elgo.train.run import RunFolder, RunLog, RunState, read_log, versions
+from elgo.train.validate import ValidationGaps
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,22 +73,27 @@ def weights(run: Path) -> dict[str, Tensor]:
 
 def toml(config: Config, path: Path) -> Path:
     """The config as a file for the command line."""
-    lines = []
-    for section, values in json.loads(to_json(config)).items():
-        lines += [f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    values = json.loads(to_json(config))
+    lines = [f'method = "{values.pop("method")}"']
+    for section, fields in values.items():
+        lines += [f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in fields.items())]
     path.write_text("\n".join(lines))
     return path
 
 
-def make_config(tmp_path: Path, method: str, problem: str, steps: int, **train_fields: object) -> Config:
+def make_config(
+    tmp_path: Path, method: str, problem: str, steps: int, chunk: int = 4, **train_fields: object
+) -> Config:
     """A run of tiny steps on stored labels or random instances, validated now and then."""
     store = tmp_path / "store"
     if method == "imitate" and not store.exists():
         fill(store, simple_labels(problem, [8, 9, 9, 10, 10, 10]))
+    imitates = method == "imitate"
     return Config(
         PolicyConfig(problem, **NETWORK),
-        DataConfig("10", batch=3, starts=4, labels=(str(store),) if method == "imitate" else ()),
-        TrainConfig(method=method, steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
+        DataConfig("10", batch=3),
+        ImitationConfig(sequences=4, labels=(str(store),)) if imitates else ReinforceConfig(starts=4, chunk=chunk),
+        TrainConfig(steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
         ValidationConfig(("uniform-10-3",), every=10, starts=3),
     )
 
@@ -104,7 +120,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     command = ["-m", "elgo", "train", file, "--folder", run, "--data", data, "--threads", 1, "--quiet"]
     while not killed([sys.executable, *map(str, command)], run, random.randint(1, 16)):
         shutil.rmtree(run)  # it was done before we were: once more
-    killed_at = torch.load(run / "checkpoint.pt", weights_only=True)["progress"]["step"]
+    killed_at = torch.load(run / "checkpoint.pt", weights_only=True)["state"]["step"]
     assert 0 < killed_at < 28
 
     assert train(config, run, data, silent) == run / "best.safetensors"
@@ -136,7 +152,7 @@ class Killed(BaseException):
 def test_every_place_of_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While stepping, before and after logging, before, within and after writing a checkpoint, while validating."""
     config = make_config(tmp_path, "imitate", "tsp", 4, ema=0.9)
-    config = Config(config.policy, config.data, config.train, ValidationConfig(("uniform-10-3",), every=1, starts=2))
+    config = replace(config, validation=ValidationConfig(("uniform-10-3",), every=1, starts=2))
     data = fill_validation(tmp_path / "data", "tsp")
     train(config, tmp_path / "whole", data, silent)
 
@@ -220,9 +236,9 @@ def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
     assert set(json.loads((run / "versions.json").read_text())) == set(versions())
     assert json.loads((run / "config.json").read_text())["train"]["seed"] == 0
     assert list((run / "tensorboard").iterdir())
-    story = "reinforce, 1 steps, 0.00 hours"
+    summary = "reinforce, 1 steps, 0.00 hours"
     done = CliRunner().invoke(elgo.cli.main.app, ["info", str(run / "last.safetensors")])
-    assert story in done.stdout
+    assert summary in done.stdout
 
 
 # --- several processes
@@ -336,12 +352,10 @@ def test_averaged_weights_by_hand(tmp_path: Path) -> None:
 
 def test_states_take_a_share_of_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config(tmp_path, "imitate", "tsp", 3)
-    config = Config(config.policy, DataConfig(batch=3, starts=2, states=4, labels=config.data.labels), config.train)
+    config = replace(config, method=replace(config.method, states=4))
     seen = []
-    original = loop.imitation_loss
-    monkeypatch.setattr(
-        loop, "imitation_loss", lambda p, lesson, steps: seen.append(steps) or original(p, lesson, steps)
-    )
+    original = imitate.imitation_loss
+    monkeypatch.setattr(imitate, "imitation_loss", lambda *args: seen.append(args[2]) or original(*args))
     trainer = trainer_for(tmp_path, config)
     for _ in range(3):
         assert np.isfinite(trainer.step()["loss"])
@@ -371,13 +385,13 @@ def test_training_starts_from_given_weights(tmp_path: Path) -> None:
     trainer.step()
     trainer.save()
     file.unlink()  # going on does not need it
-    assert Trainer(config, RunFolder(tmp_path / "run", config), Processes()).progress.step == 1
+    assert Trainer(config, RunFolder(tmp_path / "run", config), Processes()).state.step == 1
 
 
 def test_given_weights_must_fit_the_config(tmp_path: Path) -> None:
     file = tmp_path / "init.safetensors"
     save_policy(file, Policy(PolicyConfig("tsp", **{**NETWORK, "hidden": 32})), "random")
-    with pytest.raises(ValueError, match=r"init\.safetensors: its policy\.hidden is 32, that of the config is 16"):
+    with pytest.raises(ValueError, match=r"init\.safetensors: policy\.hidden is 32, in the config it is 16"):
         trainer_for(tmp_path, make_config(tmp_path, "reinforce", "tsp", 3, init=str(file)))
     with pytest.raises(ValueError, match="problem is 'tsp'"):
         trainer_for(tmp_path / "other", make_config(tmp_path, "reinforce", "cvrp", 3, init=str(file)))
@@ -387,19 +401,22 @@ def test_the_adaptive_scheduler_draws_by_the_last_gaps(tmp_path: Path) -> None:
     config = make_config(tmp_path, "reinforce", "tsp", 3)
     data = DataConfig(sizes="10", batch=2, distribution="adaptive")
     sets = ValidationConfig(("uniform-10-2", "cluster-10-2", "mixture-10-2"))
-    trainer = trainer_for(tmp_path, Config(config.policy, data, config.train, sets))
-    rng = np.random.default_rng(0)
-    even = [trainer._distribution(0, rng) for _ in range(600)]
+    trainer = trainer_for(tmp_path, replace(config, data=data, validation=sets))
+    assert isinstance(trainer.method, Reinforce)
+    rng, state = np.random.default_rng(0), RunState()
+    even = [trainer.method.distribution(state, rng) for _ in range(600)]
     assert all(160 < even.count(name) < 240 for name in ("uniform", "cluster", "mixture"))
-    trainer.progress.gaps = (0.0, 100 * np.log(8.0), 0.0)  # percent: 8 times as likely as the others
-    drawn = [trainer._distribution(0, rng) for _ in range(600)]
+    state.gaps = (0.0, 100 * np.log(8.0), 0.0)  # percent: 8 times as likely as the others
+    drawn = [trainer.method.distribution(state, rng) for _ in range(600)]
     assert 440 < drawn.count("cluster") < 520
 
 
 def test_distributions_in_turn(tmp_path: Path) -> None:
     config = make_config(tmp_path, "reinforce", "cvrp", 3)
     trainer = trainer_for(tmp_path, replace(config, data=replace(config.data, distribution="set_x,uniform")))
-    found = [trainer._distribution(number, None) for number in range(4)]
+    assert isinstance(trainer.method, Reinforce)
+    rng = np.random.default_rng(0)
+    found = [trainer.method.distribution(RunState(step=step), rng) for step in range(4)]
     assert found == ["set_x", "uniform", "set_x", "uniform"]
 
 
@@ -409,28 +426,28 @@ def test_distributions_in_turn(tmp_path: Path) -> None:
 def scripted(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
     """Validations find these gaps, one after the other."""
     found = iter(values)
-    monkeypatch.setattr(loop, "gaps", lambda policy, labels, *rest: [Gaps(next(found), 50.0)])
+    monkeypatch.setattr(loop, "instance_gaps", lambda policy, labels, *rest: [ValidationGaps(next(found), 50.0)])
 
 
 def test_the_best_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, run = fill_validation(tmp_path / "data", "tsp", count=1), tmp_path / "run"
     config = make_config(tmp_path, "imitate", "tsp", 4, checkpoint_minutes=60)
     sets = ValidationConfig(("uniform-10-1",), every=1)
-    config = Config(config.policy, config.data, config.train, sets)
+    config = replace(config, validation=sets)
     scripted(monkeypatch, [5.0, 3.0, 4.0, 3.0])
     kept = []
     original = Trainer.save_weights
 
     def record(trainer: Trainer, name: str) -> None:
         original(trainer, name)
-        kept.append((trainer.progress.step, name))
+        kept.append((trainer.state.step, name))
 
     monkeypatch.setattr(Trainer, "save_weights", record)
     assert train(config, run, data, silent) == run / "best.safetensors"
     assert [(step, name) for step, name in kept if name == "best"] == [(1, "best"), (2, "best")]
     assert [row["uniform-10-1"] for row in rows(run)] == [5.0, 3.0, 4.0, 3.0]
-    progress = torch.load(run / "checkpoint.pt", weights_only=True)["progress"]  # the end is kept, though not yet due
-    assert (progress["step"], progress["best"]) == (4, 3.0)
+    state = torch.load(run / "checkpoint.pt", weights_only=True)["state"]  # the end is kept, though not yet due
+    assert (state["step"], state["best"]) == (4, 3.0)
     train(config, run, data, silent)  # nothing more to do
     assert len(rows(run)) == 4
 
@@ -442,7 +459,7 @@ def test_the_last_set_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     scripted(monkeypatch, [1.0, 9.0, 2.0, 8.0])
     assert trainer.validate({"a": labels, "b": labels}) == {"a": 1.0, "b": 9.0, "a/single": 50.0, "b/single": 50.0}
     trainer.validate({"a": labels, "b": labels})
-    assert (trainer.progress.best, trainer.progress.gaps) == (8.0, (2.0, 8.0))
+    assert (trainer.state.best, trainer.state.gaps) == (8.0, (2.0, 8.0))
 
 
 def test_processes_share_the_validation(tmp_path: Path) -> None:
@@ -480,15 +497,15 @@ def test_time_decides_without_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", named_configs())
 def test_every_config_trains(name: str, tmp_path: Path) -> None:
     config = load_config(name)
-    problem, imitates = config.policy.problem, config.train.method == "imitate"
-    sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "train.chunk=1"]
+    problem, imitates = config.policy.problem, config.method_name == "imitate"
+    sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "reinforce.chunk=1"]
     sets += ['validation.sets=["uniform-10-2", "cluster-10-2"]', "validation.every=2", "validation.starts=2"]
     sets += [f"train.global_steps={1 if config.train.global_steps else 0}"]
     if config.train.init:
         save_policy(tmp_path / "init.safetensors", Policy(PolicyConfig(problem, **NETWORK)), "random")
         sets.append(f"train.init={tmp_path / 'init.safetensors'}")
     if imitates:
-        sets.append(f"data.labels={fill(tmp_path / 'store', simple_labels(problem, [10, 11, 12]))}")
+        sets.append(f"imitate.labels={fill(tmp_path / 'store', simple_labels(problem, [10, 11, 12]))}")
     data = fill_validation(tmp_path / "data", problem, ["uniform", "cluster"], count=2)
     run = tmp_path / "run"
     arguments = ["train", name, "--folder", run, "--data", data, "--steps", 3, "--threads", 1, "--quiet"]

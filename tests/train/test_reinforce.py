@@ -11,9 +11,10 @@ from torch import Tensor
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.model.env import Batch, make_batch
+from elgo.model.env import Batch
 from elgo.problem.task import Task
-from elgo.train.reinforce import advantages, pieces, reinforce_loss, sample_rollouts
+from elgo.train.config import ReinforceConfig
+from elgo.train.reinforce import advantages, reinforce_loss, rollout_batches, sample_rollouts
 
 ONE = DecodeConfig(threads=1)
 CPU = torch.device("cpu")
@@ -50,8 +51,7 @@ def test_parallel_gradient_equals_stepping(problem: str, changes: dict) -> None:
     policy = small_policy(problem, **changes)
     tasks = tasks_of(problem, [12, 9, 12])  # the middle one is padded
     rollouts = sample_rollouts(policy, tasks, 6, generators(3), ONE)
-    (batch, actions), *rest = pieces(tasks, rollouts, 3, CPU)
-    assert not rest
+    ((batch, actions, _),) = rollout_batches(tasks, rollouts, ReinforceConfig(chunk=3), CPU)
     log_p = stepped_log_prob(policy, batch, actions)
     torch.testing.assert_close(policy.log_prob(batch, actions).sum(-1), log_p, rtol=1e-5, atol=1e-4)
     pairs = zip(tasks, rollouts, strict=True)
@@ -70,9 +70,11 @@ def test_chunks_do_not_matter(problem: str) -> None:
     policy = small_policy(problem)
     tasks = tasks_of(problem, [10, 10, 7, 12])
     rollouts = sample_rollouts(policy, tasks, 5, generators(4), ONE)
-    whole = gradients(policy, sum(reinforce_loss(policy, *piece) for piece in pieces(tasks, rollouts, 4, CPU)))
-    parts = gradients(policy, sum(reinforce_loss(policy, *piece) for piece in pieces(tasks, rollouts, 1, CPU)))
-    assert_same_gradients(parts, whole)
+    found = []
+    for chunk in (4, 1):
+        batches = rollout_batches(tasks, rollouts, ReinforceConfig(chunk=chunk), CPU)
+        found.append(gradients(policy, sum(reinforce_loss(policy, *part) for part in batches)))
+    assert_same_gradients(*found)
 
 
 def test_advantages_by_hand() -> None:
@@ -135,7 +137,8 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str) -> None:
     optimiser = torch.optim.Adam(policy.parameters(), lr=5e-3)
     lengths = []
     for step in range(30):
-        ((batch, actions),) = pieces(tasks, sample_rollouts(policy, tasks, 0, generators(3, step), ONE), 3, CPU)
+        rollouts = sample_rollouts(policy, tasks, 0, generators(3, step), ONE)
+        ((batch, actions, _),) = rollout_batches(tasks, rollouts, ReinforceConfig(chunk=3), CPU)
         lengths.append(float(policy.env.length(batch, actions).mean()))
         optimiser.zero_grad()
         (reinforce_loss(policy, batch, actions) / 3).backward()
@@ -143,39 +146,29 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str) -> None:
     assert np.mean(lengths[-5:]) < 0.95 * np.mean(lengths[:3])
 
 
-def test_some_steps_stand_for_all_of_them() -> None:
-    """Averaged over all single steps, the loss is that of all steps."""
-    policy = random_policy(small_config("tsp"))
-    batch = make_batch([random_task(np.random.default_rng(0), "tsp", 8)])
-    actions = torch.stack([torch.randperm(8) for _ in range(5)])[None]
-    parts = [reinforce_loss(policy, batch, actions, torch.tensor([step])) for step in range(1, 8)]
-    torch.testing.assert_close(torch.stack(parts).mean(), reinforce_loss(policy, batch, actions))
-
-
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_states_without_doubt_hardly_matter(problem: str) -> None:
+def test_confident_states_hardly_matter(problem: str) -> None:
     policy = random_policy(small_config(problem), scale=3.0)
     (task,) = tasks_of(problem, [20])
     rollouts = sample_rollouts(policy, [task], 6, generators(1), ONE)
-    ((batch, actions),) = pieces([task], rollouts, 1, CPU)
-    steps = torch.arange(1, actions.shape[2])
-    sure = torch.from_numpy(rollouts[0].confidence)[None, :, steps]
-    whole = gradients(policy, reinforce_loss(policy, batch, actions))
-    nothing_left_out = gradients(policy, reinforce_loss(policy, batch, actions, steps, sure <= 1))
-    assert_same_gradients(nothing_left_out, whole)
-    doubtful = sure < 0.999
-    assert 0.1 < doubtful.float().mean() < 0.9
-    found = gradients(policy, reinforce_loss(policy, batch, actions, steps, doubtful))
-    error = sum(float((found[name] - value).square().sum()) for name, value in whole.items())
-    assert error < 1e-3 * sum(float(value.square().sum()) for value in whole.values())
+    found = {}
+    for threshold in (1.0, 0.999):
+        options = ReinforceConfig(confidence_threshold=threshold, chunk=1)
+        ((batch, actions, uncertain),) = rollout_batches([task], rollouts, options, CPU)
+        found[threshold] = gradients(policy, reinforce_loss(policy, batch, actions, uncertain))
+    assert uncertain is not None
+    assert uncertain.shape == (1, 6, actions.shape[2] - 1)
+    assert 0.1 < uncertain.float().mean() < 0.9
+    everywhere = gradients(policy, reinforce_loss(policy, batch, actions, torch.ones_like(uncertain)))
+    assert_same_gradients(everywhere, found[1.0])
+    error = sum(float((found[0.999][name] - value).square().sum()) for name, value in found[1.0].items())
+    assert error < 1e-3 * sum(float(value.square().sum()) for value in found[1.0].values())
 
 
-def test_where_nothing_is_doubtful_there_is_no_gradient() -> None:
-    policy = small_policy("cvrp")
-    tasks = tasks_of("cvrp", [9])
-    rollouts = sample_rollouts(policy, tasks, 4, generators(1), DecodeConfig())
-    ((batch, actions),) = pieces(tasks, rollouts, 1, torch.device("cpu"))
-    steps = torch.arange(1, actions.shape[2])
-    loss = reinforce_loss(policy, batch, actions, steps, torch.zeros(1, 4, len(steps), dtype=torch.bool))
+def test_no_gradient_if_the_policy_is_confident_everywhere() -> None:
+    policy, tasks = small_policy("cvrp"), tasks_of("cvrp", [9])
+    rollouts = sample_rollouts(policy, tasks, 4, generators(1), ONE)
+    ((batch, actions, _),) = rollout_batches(tasks, rollouts, ReinforceConfig(), CPU)
+    loss = reinforce_loss(policy, batch, actions, torch.zeros(1, 4, actions.shape[2] - 1, dtype=torch.bool))
     assert float(loss) == 0
     assert not loss.requires_grad

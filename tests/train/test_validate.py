@@ -16,7 +16,7 @@ from elgo.problem.generate import Sample
 from elgo.train import label_stream, validate
 from elgo.train.label_store import LabelStore
 from elgo.train.labelling import Labelled
-from elgo.train.validate import gaps, validation_set
+from elgo.train.validate import instance_gaps, validation_set
 
 ONE = DecodeConfig(threads=1)
 
@@ -36,7 +36,7 @@ def test_gaps_equal_an_independent_computation(problem: str) -> None:
     policy = random_policy(PolicyConfig(problem, **NETWORK))
     known = simple_labels(problem, [9, 6])
     first = {"tsp": ([0, 4, 8], [0, 2, 5]), "cvrp": ([1, 5, 9], [1, 3, 6])}[problem]  # spread over the list of nodes
-    for x, starts, found in zip(known, first, gaps(policy, known, 3, ONE), strict=True):
+    for x, starts, found in zip(known, first, instance_gaps(policy, known, 3, ONE), strict=True):
         sample = x.sample
         low, high = sample.coords.min(axis=0), sample.coords.max(axis=0)
         unit = (sample.coords - (low + high) / 2) / (high - low).max() + 0.5
@@ -48,12 +48,12 @@ def test_gaps_equal_an_independent_computation(problem: str) -> None:
 
 
 def test_no_instances_have_no_gaps() -> None:
-    assert gaps(random_policy(PolicyConfig("tsp", **NETWORK)), [], 3, ONE) == []
+    assert instance_gaps(random_policy(PolicyConfig("tsp", **NETWORK)), [], 3, ONE) == []
 
 
 def test_starts_are_limited_by_nodes() -> None:
     policy, known = random_policy(PolicyConfig("tsp", **NETWORK)), simple_labels("tsp", [5])
-    assert gaps(policy, known, 100, ONE) == gaps(policy, known, 5, ONE)
+    assert instance_gaps(policy, known, 100, ONE) == instance_gaps(policy, known, 5, ONE)
 
 
 def test_sets_are_made_once_and_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +85,8 @@ def test_a_set_is_apart_from_training_and_the_same_everywhere(tmp_path: Path, mo
     assert not np.array_equal(stream.sample(0).coords, here[0].sample.coords)
 
 
-def test_an_interrupt_while_making_a_set_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    made = []
+def test_an_interrupt_while_making_a_set_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, lines = [], list[str]()
 
     def interrupted(sample: Sample, seconds: float | None) -> Labelled:
         made.append(sample)
@@ -98,9 +96,8 @@ def test_an_interrupt_while_making_a_set_ends_the_run(
 
     monkeypatch.setattr(label_stream, "label_tsp", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        validation_set(tmp_path, "tsp", "uniform-8-10")
-    out, err = capfd.readouterr()
-    assert (out, err) == ("", "val-tsp-uniform-8: 3 labels, stopped\n")
+        validation_set(tmp_path, "tsp", "uniform-8-10", lines.append)
+    assert lines == ["val-tsp-uniform-8: 3 labels, stopped"]
     assert len(LabelStore(tmp_path / "val-tsp-uniform-8")) == 3  # nothing is lost
     assert len(validation_set(tmp_path, "tsp", "uniform-8-10")) == 10
     assert len(made) == 10

@@ -143,14 +143,14 @@ def ablations(
     from elgo.bench.methods import Options
     from elgo.bench.sets import Selection, load_set
     from elgo.cli.bench_progress import bench_progress
+    from elgo.cli.train_progress import train_with_progress
     from elgo.model.rollout import torch_threads
-    from elgo.train.command import run
 
     names = [name.strip() for name in variants.split(",")] if variants else list(VARIANTS)
     bench_set = load_set("tsplib", data, Selection(None, instances, limit))
     configs = make_variants(names, steps, sets or [])
     with torch_threads(threads):
-        trained = train_variants(configs, folder, protocol, partial(run, quiet=quiet))
+        trained = train_variants(configs, folder, protocol, partial(train_with_progress, quiet=quiet))
     with bench_progress(quiet) as show:
         table = measure_variants(configs, trained, bench_set, Options(seed, threads), folder, show)
     print(table.text())

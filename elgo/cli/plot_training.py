@@ -17,7 +17,7 @@ def plot_training(
     """Draw loss and validation gaps of training runs."""
     check_file("--out", out)
 
-    from elgo.train.command import plot_training as plot
+    from elgo.train.plot import plot_training as plot
 
     plot(runs, out)
     print(f"wrote {out}")

@@ -41,9 +41,9 @@ def train(
 
     chosen = load_config(config, overrides)
 
+    from elgo.cli.train_progress import train_with_progress
     from elgo.model.rollout import torch_threads
-    from elgo.train.command import run
 
     with torch_threads(threads) if threads else nullcontext():
-        weights = run(chosen, folder or Path("runs") / Path(config).stem, data, quiet)
+        weights = train_with_progress(chosen, folder or Path("runs") / Path(config).stem, data, quiet)
     print(f"wrote {weights}")

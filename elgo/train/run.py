@@ -108,6 +108,12 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
+def validation_gaps(row: dict[str, Any]) -> dict[str, float]:
+    """Return the best-of-starts gaps in a row of the log."""
+    known = {"step", "seconds", "loss", "instances", "lr", "done"}
+    return {name: value for name, value in row.items() if name not in known and not name.endswith("/single")}
+
+
 def _fixed_fields(config: Config) -> dict[str, Any]:
     """Return the config without what may change between sessions of one run."""
     values: dict[str, Any] = json.loads(to_json(config))

@@ -12,7 +12,9 @@ from tiny import OVERRIDES, fill_validation
 from typer.testing import CliRunner
 
 import elgo.cli.main
-from elgo.train.command import StatusLine, plot_training, smoothed, validation_gaps
+from elgo.cli.train_progress import StatusLine
+from elgo.train.plot import plot_training, smoothed
+from elgo.train.run import validation_gaps
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable
 from threading import Thread
@@ -14,10 +15,12 @@ class DeadlineExceeded(Exception):
     """The work was not done in time. It goes on in the background, and its result is dropped."""
 
 
-def run_with_deadline(work: Callable[[], T], until: float) -> T:
+def run_with_deadline(work: Callable[[], T], until: float, exit_seconds: float = 0.0) -> T:
     """Return the result of `work`; raise DeadlineExceeded at the given value of time.perf_counter().
 
     The work runs on a thread of its own, so that Ctrl-C is answered at once, too. What it raises is raised here.
+    If it is still running at the exit of the interpreter, it has `exit_seconds` to end: inside some libraries (torch)
+    the end of the thread would abort the process.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -30,7 +33,11 @@ def run_with_deadline(work: Callable[[], T], until: float) -> T:
 
     thread = Thread(target=run, daemon=True)
     thread.start()
-    thread.join(max(0.0, until - time.perf_counter()))
+    try:
+        thread.join(max(0.0, until - time.perf_counter()))
+    finally:
+        if exit_seconds and thread.is_alive():
+            atexit.register(thread.join, exit_seconds)
     if errors:
         raise errors[0]
     if not results:

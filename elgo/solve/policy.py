@@ -31,6 +31,8 @@ Nodes = NDArray[np.int64]
 START_SHARE = 0.5  # of the time limit, at most, until the rollouts that a search starts from are done
 START_NODES = 16  # of these rollouts by default, under one symmetry
 
+EXIT_SECONDS = 30.0  # for which the exit of the interpreter waits for what torch cannot interrupt
+
 
 def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes."""
@@ -71,9 +73,9 @@ def policy_start(incumbent: Incumbent) -> bool:
 
     try:
         with incumbent.timed("load"):
-            policy = run_with_deadline(lambda: _load(instance, config), until)
+            policy = run_with_deadline(lambda: _load(instance, config), until, EXIT_SECONDS)
         with incumbent.timed("decode"):
-            run_with_deadline(roll_out, until)
+            run_with_deadline(roll_out, until, EXIT_SECONDS)
     except DeadlineExceeded:
         pass
     finally:  # on Ctrl-C, too: the rounds that are done count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from elgo.problem.instance import Instance
 from elgo.search.annealing import improve as improve_routes
@@ -33,7 +34,8 @@ def classical_start(data: SearchData, incumbent: Incumbent) -> None:
     if instance.problem == "tsp":
         _improve_tour(data, incumbent, time.perf_counter() + START_SHARE * incumbent.remaining())
     elif SAVINGS_SECONDS * instance.size < 0.5 * incumbent.remaining():
-        incumbent.offer_routes(savings(instance), "savings")
+        with suppress(DeadlineExceeded):
+            incumbent.offer_routes(run_with_deadline(lambda: savings(instance), incumbent.end), "savings")
 
 
 def search(data: SearchData, incumbent: Incumbent) -> None:
@@ -86,8 +88,6 @@ def _improve_tour(data: SearchData, incumbent: Incumbent, until: float) -> None:
 def _ask_fast_tsp(incumbent: Incumbent) -> None:
     """Offer the tour of fast_tsp, unless it comes too late."""
     instance, until, workers = incumbent.instance, incumbent.end, incumbent.config.workers
-    try:
+    with suppress(DeadlineExceeded):
         tour = run_with_deadline(lambda: fast_tsp_tour(instance, until, workers), until + GRACE)
-    except DeadlineExceeded:
-        return
-    incumbent.offer_routes([tour], "fast_tsp")
+        incumbent.offer_routes([tour], "fast_tsp")

@@ -1,5 +1,7 @@
 """run_with_deadline: what comes of work that is ready in time, that fails, and that is late."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -43,3 +45,20 @@ def test_nobody_waits_for_what_is_late(seconds: float) -> None:
     assert now() - begin < LATE
     go_on.set()
     assert done.wait(10)  # it went on in the background
+
+
+@pytest.mark.parametrize(("exit_seconds", "ends"), [(10.0, True), (0.0, False)])
+def test_the_exit_waits_for_late_work_if_asked_to(exit_seconds: float, ends: bool) -> None:
+    code = f"""
+import time
+from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
+def work():
+    time.sleep(0.5)
+    print("ended", flush=True)
+try:
+    run_with_deadline(work, 0.0, {exit_seconds})
+except DeadlineExceeded:
+    print("late", flush=True)
+"""
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert out.split() == (["late", "ended"] if ends else ["late"])

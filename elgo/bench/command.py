@@ -10,6 +10,7 @@ from elgo.bench.report import write_report
 from elgo.bench.run import Batch, BenchFolder, Key, Record, describe, make_batches, run
 from elgo.bench.sets import BenchSet
 from elgo.bench.tables import Table
+from elgo.solve.result import format_seconds
 
 OnProgress = Callable[["Forecast", Record | None], None]
 
@@ -96,12 +97,5 @@ class Forecast:
     def line(self) -> str:
         """Return the progress in words, such as "12/98, about 5 min left"."""
         remaining = self.remaining()
-        left = "" if remaining is None else f", about {duration(remaining)} left"
+        left = "" if remaining is None else f", about {format_seconds(remaining)} left"
         return f"{self.finished}/{len(self.effort)}{left}"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds in a readable unit: "45 s", "12 min", "3.4 h"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

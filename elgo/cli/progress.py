@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from elgo.problem.solution import format_cost, format_gap, gap
 from elgo.solve.batch import BatchItem
-from elgo.solve.result import Improvement, Result
+from elgo.solve.result import Improvement, Result, format_seconds
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -161,13 +161,6 @@ class BatchProgress:
             self.bars.console.print(line, markup=False)
         else:
             print(line, file=sys.stderr, flush=True)
-
-
-def format_seconds(seconds: float) -> str:
-    """Return "45 s", "12 min" or "3.4 h"."""
-    if seconds < 90:
-        return f"{math.ceil(seconds)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _costs(cost: float, best_known: float | None, comma: str = "") -> list[str]:

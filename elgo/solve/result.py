@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,3 +54,10 @@ class Result:
     def gap(self) -> float | None:
         """Percent above the best known cost, if there is one."""
         return gap(self.cost, self.instance.best_known)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return "45 s", "12 min" or "3.4 h"."""
+    if seconds < 90:
+        return f"{math.ceil(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import small
 
-from elgo.bench.command import Forecast, bench, duration
+from elgo.bench.command import Forecast, bench
 from elgo.bench.methods import Method, Options, parse_methods
 from elgo.bench.run import BenchFolder, describe, make_batches, read_config, read_records
 from elgo.bench.sets import BenchSet, Entry, Selection, load_set
@@ -167,4 +167,3 @@ def test_forecast() -> None:
     assert forecast.remaining() == pytest.approx(8 + 8)
     assert forecast.fraction() == pytest.approx(5 / 21)
     assert forecast.line() == "2/6, about 16 s left"
-    assert [duration(seconds) for seconds in (5, 600, 7200)] == ["5 s", "10 min", "2.0 h"]

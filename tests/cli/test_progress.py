@@ -13,7 +13,7 @@ import pytest
 from samples import random_instance
 
 from elgo.cli import progress
-from elgo.cli.progress import BatchProgress, format_seconds
+from elgo.cli.progress import BatchProgress
 from elgo.problem.solution import Solution
 from elgo.solve.batch import BatchItem
 from elgo.solve.config import SolveConfig
@@ -75,10 +75,6 @@ def test_a_model_that_was_not_ready_is_reported(capsys: pytest.CaptureFixture[st
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("1.25 s, classical start, since the model was not ready in time")
     assert second.endswith("1.25 s")
-
-
-def test_seconds_in_words() -> None:
-    assert [format_seconds(seconds) for seconds in (0.2, 45, 720, 12_240)] == ["1 s", "45 s", "12 min", "3.4 h"]
 
 
 @pytest.mark.usefixtures("_often")

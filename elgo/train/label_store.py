@@ -16,8 +16,8 @@ from elgo.train.labelling import Labelled, label
 class LabelStore:
     """A folder of shards NNNNNNNN.npz, named by the number of their first label; append-only, one writer.
 
-    A shard appears under its name only when it is complete, so readers may come at any time and a killed writer leaves
-    at most a hidden temporary file that nobody reads.
+    A shard appears under its name only when it is complete, so a store can be read at any time, and a killed writer
+    leaves at most a hidden temporary file that is never read.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -55,7 +55,7 @@ class LabelStore:
                 raise ValueError(f"{final} exists: another process writes to this store")
 
     def load(self, start: int = 0) -> list[Labelled]:
-        """Labels start, start + 1, ... in the order they were added."""
+        """Return the labels start, start + 1, ... in the order in which they were added."""
         shards = self._shards()
         firsts = [int(path.stem) for path in shards]
         wanted = [k for k in range(len(shards)) if k + 1 == len(shards) or firsts[k + 1] > start]
@@ -78,7 +78,7 @@ def _read_shard(path: Path) -> list[Labelled]:
 
 
 def read_xml100(path: Path | str) -> list[Labelled]:
-    """The labelled XML100 set (.npz) -> its instances with their optimal routes, in the file's order.
+    """Return the instances of the labelled XML100 set (.npz) with their optimal routes, in the file's order.
 
     The routes are optimal for rounded distances; cost is their unrounded length, as everywhere here.
     """

@@ -15,7 +15,7 @@ Sizes = tuple[tuple[int, int], ...]
 
 
 def parse_sizes(text: str) -> Sizes:
-    """Sizes from text: "100,200" are single sizes, "50-1000,100-500" ranges."""
+    """Return sizes from text: "100,200" are single sizes, "50-1000,100-500" ranges."""
     ranges = []
     for part in text.split(","):
         low, _, high = part.partition("-")
@@ -29,8 +29,8 @@ def parse_sizes(text: str) -> Sizes:
 class LabelStream:
     """An endless, indexable sequence of labelled instances.
 
-    sizes: see Sizes. group: that many consecutive instances share N, which makes batches of equal size.
-    seconds: per label; None takes the default for N. validation: a part of the seed, keeps the two kinds apart.
+    sizes: see Sizes. group: number of consecutive instances that share N, for batches of one size.
+    seconds: time per label; None: the default for N. validation: part of the seed, so that training never sees them.
     """
 
     problem: str
@@ -56,18 +56,18 @@ class LabelStream:
         return np.random.default_rng([int(self.validation), self.seed, purpose, index])
 
     def size(self, index: int) -> int:
-        """N of instance index."""
+        """Return N of an instance."""
         rng = self._rng(0, index // self.group)
         low, high = self.sizes[int(rng.integers(len(self.sizes)))]
         # Log-uniform over low..high, each integer k standing for [k, k + 1).
         return min(high, int(math.exp(rng.uniform(math.log(low), math.log(high + 1)))) if low < high else low)
 
     def sample(self, index: int) -> Sample:
-        """Instance index, without solving it."""
+        """Return an instance without solving it."""
         return generate(self._rng(1, index), self.problem, self.size(index), self.distribution)
 
     def labelled(self, index: int) -> Labelled:
-        """Instance index with its solution."""
+        """Return an instance with its solution."""
         sample = self.sample(index)
         if self.problem == "tsp":
             return label_tsp(sample, self.seconds)

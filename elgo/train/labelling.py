@@ -35,7 +35,7 @@ EXTENT = 10_000  # integer units across a CVRP: rounding an edge costs less than
 class Labelled:
     """A sample with a near-optimal solution.
 
-    tour: int64; TSP: a permutation from node 0 on; CVRP: routes separated by the depot, 0 first and last.
+    tour: int64, from node 0; in CVRP a giant tour, with 0 first, between the routes and last.
     cost: its unrounded Euclidean length in the sample's coordinates.
     """
 
@@ -45,7 +45,7 @@ class Labelled:
 
     @property
     def routes(self) -> tuple[tuple[int, ...], ...]:
-        """Routes as node indices, without the depot."""
+        """The routes as node indices, without the depot."""
         if self.sample.demand is None:
             return (tuple(self.tour.tolist()),)
         cuts = np.flatnonzero(self.tour == 0)
@@ -53,7 +53,7 @@ class Labelled:
 
 
 def label(sample: Sample, routes: Sequence[Sequence[int]]) -> Labelled:
-    """Sample and feasible routes (without depot) -> Labelled, in one canonical order and direction; else ValueError."""
+    """Return the sample with routes (without the depot) in a canonical order; ValueError if they are infeasible."""
     visited = np.sort(np.concatenate([np.asarray(route, dtype=np.int64) for route in routes]))
     first = 0 if sample.demand is None else 1
     if not np.array_equal(visited, np.arange(first, sample.size)):
@@ -74,12 +74,12 @@ def label(sample: Sample, routes: Sequence[Sequence[int]]) -> Labelled:
 
 
 def as_task(sample: Sample) -> Task:
-    """The sample as a policy sees it."""
+    """Return the sample as a policy sees it."""
     return Task(normalise(sample.coords), sample.demand, sample.capacity)
 
 
 def tour_cost(coords: np.ndarray, tour: np.ndarray) -> float:
-    """Unrounded length of the closed walk over coords[tour]."""
+    """Return the unrounded length of the closed tour."""
     steps = coords[tour] - coords[np.roll(tour, -1)]
     return float(np.hypot(steps[:, 0], steps[:, 1]).sum())
 
@@ -148,7 +148,7 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
 
 
 def _search(sample: Sample, seed: int) -> list[list[int]]:
-    """Routes by savings and ruin and recreate; the same every time."""
+    """Return the routes of savings and SISR, which are the same every time."""
     instance = as_instance(sample)
     giant_tour = to_giant_tour(savings(instance))
     return to_routes(anneal(prepare(instance), giant_tour, ITERATIONS * sample.customers, seed))

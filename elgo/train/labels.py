@@ -24,7 +24,7 @@ SHARD_LABELS = 256
 
 
 class _Stop:
-    """Turns SIGTERM and SIGINT into a flag while it is entered, so that what is finished can be written first."""
+    """A context in which SIGTERM and SIGINT only set a flag, so that finished labels can be written first."""
 
     def __enter__(self) -> _Stop:
         self.asked = False
@@ -40,13 +40,13 @@ class _Stop:
 
 
 def _ignore_signals() -> None:
-    """In workers: only the parent decides when to stop."""
+    """Leave it to the parent when a worker stops."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _in_order(stream: LabelStream, start: int, workers: int) -> Generator[Labelled, None, None]:
-    """Labels start, start + 1, ... in order, by that many processes (one: this one)."""
+    """Yield the labels start, start + 1, ... in order, made by `workers` processes, or by this one if that is 1."""
     if workers == 1:
         index = start
         while True:
@@ -65,17 +65,17 @@ def _in_order(stream: LabelStream, start: int, workers: int) -> Generator[Labell
 
 
 def _claim(store: LabelStore, stream: LabelStream) -> None:
-    """Write down which stream a store holds, or check that it is this one: resuming must not mix two.
+    """Record which stream a store holds, or raise ValueError if it holds another: a store must not mix two.
 
-    What an older version did not write down has its default.
+    Fields that an older version did not record have their default values.
     """
     store.folder.mkdir(parents=True, exist_ok=True)
     path, text = store.folder / "stream.json", json.dumps(asdict(stream))
     if not path.exists():
         atomic_write(path, text)
-    elif {field.name: field.default for field in fields(LabelStream)} | json.loads(path.read_text()) != json.loads(
-        text
-    ):
+        return
+    defaults = {field.name: field.default for field in fields(LabelStream)}
+    if defaults | json.loads(path.read_text()) != json.loads(text):
         raise ValueError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
 
 
@@ -87,10 +87,10 @@ def make_labels(
     workers: int = 1,
     report: Callable[[str], None] = lambda line: None,
 ) -> int:
-    """Fill the store with the stream up to count labels or for that many minutes; returns how many it holds now.
+    """Fill the store with the stream up to `count` labels or for some minutes; return how many it holds now.
 
-    Continues where the store ends. SIGTERM and SIGINT stop it after the label in hand and lose nothing; kill -9 loses
-    at most the last minute. SIGSTOP and SIGCONT pause it: CVRP limits count CPU time.
+    It continues where the store ends. SIGTERM and SIGINT stop it after the current label and lose nothing; kill -9
+    loses at most the last minute. SIGSTOP and SIGCONT pause it, since limits for CVRP are CPU time.
     """
     _claim(store, stream)
     started = flushed = time.monotonic()
@@ -108,7 +108,7 @@ def make_labels(
                 fresh, flushed = [], time.monotonic()
                 pace = (held - first) / (flushed - started) * 60
                 report(f"{store.folder.name}: {held} labels, {pace:.1f} per minute")
-        store.add(fresh)  # before the pool winds down, in case nobody waits for it
+        store.add(fresh)  # before the pool ends, in case that is not waited for
         held += len(fresh)
         source.close()
     report(f"{store.folder.name}: {held} labels, {'stopped' if stop.asked else 'done'}")

@@ -51,10 +51,9 @@ def roll_out(
     policy: Policy, requests: Sequence[Request], with_table: bool, threads: int, on_steps: Callable[[float], None]
 ) -> list[Rollouts]:
     """Return actions and confidence (M, T) of tasks of one size; `on_steps` is told of all steps made so far."""
-    from elgo.decode.tables import encode_tasks, kernel_config, local_tables
+    from elgo.decode.tables import kernel_config, make_tables
 
     config, tasks = kernel_config(policy.config), [request.task for request in requests]
-    local = local_tables(policy)
     ends = np.cumsum([len(request.starts) for request in requests])
     actions = np.zeros((ends[-1], longest(tasks[0])), np.int32)  # the rollouts of all tasks, one after the other
     confidence = np.zeros(actions.shape, np.float32)
@@ -68,7 +67,7 @@ def roll_out(
     # The blocks are what runs in parallel: within them, BLAS may not start more threads.
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         lists = list(pool.map(lambda task: neighbour_lists(task.coords, config.has_depot, config.euclidean), tasks))
-        tables = encode_tasks(policy, tasks, with_table, threads)
+        tables, local = make_tables(policy, tasks, with_table, threads)
 
         def run(number: int) -> None:
             i, rows = blocks[number]

@@ -35,10 +35,12 @@ def kernel_config(config: PolicyConfig) -> KernelConfig:
     )
 
 
-def encode_tasks(policy: Policy, tasks: Sequence[Task], with_table: bool, threads: int) -> list[GlobalTables]:
+def make_tables(
+    policy: Policy, tasks: Sequence[Task], with_table: bool, threads: int
+) -> tuple[list[GlobalTables], LocalTables]:
     """Return the tables of tasks of one size; with_table says whether N x N factors of the glimpse are made."""
     with inference(threads):
-        return global_tables(policy, policy.encode(make_batch(tasks)), with_table)
+        return global_tables(policy, policy.encode(make_batch(tasks)), with_table), local_tables(policy)
 
 
 def global_tables(policy: Policy, encoding: Encoding, with_table: bool) -> list[GlobalTables]:

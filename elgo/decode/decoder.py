@@ -203,9 +203,8 @@ def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iter
 
 
 def _torch_bytes(policy: Policy, n: int) -> float:
-    """Return one rollout's share of a torch step: attention per head, a dozen rows of 8 bytes, and local tokens."""
-    config = policy.config
-    return n * (12.0 * config.heads + 100.0) + 16.0 * (config.neighbours + 1) * config.local_width
+    """Return one rollout's share of a torch step: attention per head, and about a dozen rows of 8 bytes."""
+    return n * (12.0 * policy.config.heads + 100.0)
 
 
 def _stack(pieces: Sequence[NDArray[T]]) -> NDArray[T]:

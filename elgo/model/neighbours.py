@@ -1,4 +1,4 @@
-"""What the local policy sees: the K nearest valid nodes of a state, nearest first."""
+"""What the local policies look at: the K nearest valid nodes of a state, nearest first."""
 
 from __future__ import annotations
 
@@ -23,19 +23,55 @@ class Neighbourhood(NamedTuple):
 
 
 def nearest(batch: Batch, current: Tensor, candidates: Tensor, k: int) -> Neighbourhood:
-    """Return the k nearest candidates (B, M, N) of the current nodes (B, M); the lower index wins a tie."""
-    here = gather_nodes(batch.coords, current)
-    dx, dy = (batch.coords[:, None, :, axis] - here[:, :, None, axis] for axis in (0, 1))  # (B, M, N) float64
-    rho = (dx * dx + dy * dy).sqrt().float()
-    # The bits of a positive float order like the float; the node's index below them breaks ties.
-    key = rho.view(torch.int32).long() << 32 | torch.arange(rho.shape[-1], device=rho.device)
-    key = torch.where(candidates, key, torch.iinfo(torch.int64).max)
-    node = key.topk(min(k, key.shape[2]), largest=False, sorted=True).indices
-    present = candidates.gather(2, node)
-    rho = torch.where(present, rho.gather(2, node), 0.0)
+    """The k nearest candidates (B, M, N) of the current nodes (B, M); of equal distances the lower index wins."""
+    k = min(k, candidates.shape[2])
+    search = _nearest_by_lists if current.shape[1] > 2 * candidates.shape[2] else _nearest_by_distance
+    node, present, rho, theta = search(batch, current, candidates, k)
+    rho = torch.where(present, rho, 0.0)
     radius = rho.amax(-1, keepdim=True)
-    theta = torch.atan2(dy.gather(2, node), dx.gather(2, node)).float()
     return Neighbourhood(node, present, rho, theta, torch.where(radius > 0, radius, 1.0))
+
+
+def _nearest_by_distance(
+    batch: Batch, current: Tensor, candidates: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Few states: compare the distances of all nodes in each of them."""
+    dx, dy, rho = _view(batch, gather_nodes(batch.coords, current))
+    key = torch.where(candidates, _order(rho), torch.iinfo(torch.int64).max)
+    node = key.topk(k, largest=False, sorted=True).indices
+    theta = torch.atan2(dy.gather(2, node), dx.gather(2, node)).float()
+    return node, candidates.gather(2, node), rho.gather(2, node), theta
+
+
+def _nearest_by_lists(
+    batch: Batch, current: Tensor, candidates: Tensor, k: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Many states: sort the nodes around each node once, and take the first k candidates of the current one's list."""
+    dx, dy, rho = _view(batch, batch.coords)
+    around = gather_nodes(_order(rho).sort(dim=-1).indices, current)  # (B, M, N)
+    is_open = candidates.gather(2, around)
+    count = is_open.cumsum(-1, dtype=torch.int32)
+    # The i-th candidate goes into column i of 1..k; all others into columns 0 and k + 1, which are cut off.
+    column = (count * is_open).clamp_(max=k + 1).long()
+    node = torch.zeros(*current.shape, k + 2, dtype=torch.int64, device=current.device).scatter_(2, column, around)
+    node = node[:, :, 1:-1].contiguous()
+    present = torch.arange(k, device=current.device) < count[:, :, -1:]
+    pair = (current[:, :, None] * candidates.shape[2] + node).flatten(1)
+    rho, theta = (x.flatten(1).gather(1, pair).view_as(node) for x in (rho, torch.atan2(dy, dx).float()))
+    return node, present, rho, theta
+
+
+def _view(batch: Batch, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Offsets (float64) and distances (float32) of all nodes seen from points (B, M, 2), (B, M, N) each."""
+    dx = batch.coords[:, None, :, 0] - points[:, :, None, 0]
+    dy = batch.coords[:, None, :, 1] - points[:, :, None, 1]
+    return dx, dy, (dx * dx + dy * dy).sqrt().float()
+
+
+def _order(rho: Tensor) -> Tensor:
+    """Keys that sort like the distances (..., N), and by the node's index where these are equal."""
+    # The bits of a positive float order like the float; the node index below them breaks ties.
+    return rho.view(torch.int32).long() << 32 | torch.arange(rho.shape[-1], device=rho.device)
 
 
 def positional_encoding(length: int, width: int) -> Tensor:

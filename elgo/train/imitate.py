@@ -20,7 +20,6 @@ from elgo.train.config import Config, ImitationConfig
 from elgo.train.data import step_rng
 from elgo.train.label_source import LabelSource, label_source
 from elgo.train.labelling import Labelled
-from elgo.train.log_prob import move_log_prob
 from elgo.train.processes import Processes
 from elgo.train.run import RunState
 from elgo.train.step import StepLoss, autocast
@@ -130,11 +129,14 @@ def imitation_loss(policy: Policy, labelled: ImitationBatch, steps: Tensor) -> t
     """
     batch, actions = labelled.batch, labelled.actions
     state = policy.env.along(batch, actions, steps)
+    log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
     target = actions[:, :, steps].flatten(1, 2)
     moving = target != state.current  # False in the padding
-    answers = None
-    if labelled.route_ends is not None:
-        answers = labelled.route_ends[:, None, :] & ~state.visited
-        target = torch.where(moving & (state.current == 0), -1, target)
-    log_p = move_log_prob(policy, policy.encode(batch), state, target, answers)
-    return -torch.where(moving, log_p, 0.0).sum(), moving.sum().float()
+    if labelled.route_ends is None:
+        right = log_p.gather(2, target[:, :, None]).squeeze(2)
+    else:
+        answers = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
+        at_depot = (moving & (state.current == 0))[:, :, None]
+        answers = torch.where(at_depot, labelled.route_ends[:, None, :] & ~state.visited, answers)
+        right = log_p.masked_fill(~answers & moving[:, :, None], -torch.inf).logsumexp(-1)
+    return -torch.where(moving, right, 0.0).sum(), moving.sum().float()

@@ -113,7 +113,9 @@ def test_local_features_by_hand() -> None:
     near = nearest(batch, state.current, candidates, 3)
     assert near.node.tolist() == [[[3, 4, 2]]]
     expected = [[0.3, math.pi, 2 / 4], [0.4, -math.pi / 2, 3 / 4], [1.0, math.atan2(4, 3), 1 / 4]]
-    np.testing.assert_allclose(policy.local.features(batch, state, near)[0, 0], expected, rtol=1e-6)
+    features = policy.local.features(batch, state, near)[:, 0, 0]
+    np.testing.assert_allclose(features[:, 1:].T, expected, rtol=1e-6)
+    assert features[:, 0].tolist() == [0.0, 0.0, 0.0]  # the depot
     dx, dy = offsets(batch, state.current, near.node)
     np.testing.assert_allclose(torch.stack([dx, dy], -1)[0, 0], [[-0.3, 0], [0, -0.4], [0.6, 0.8]], atol=1e-7)
 
@@ -123,7 +125,7 @@ def test_features_of_absent_neighbours_are_zero() -> None:
     batch = make_batch([Task(TRIANGLES, np.array([0, 2, 1, 2, 3]), 10)])
     state = policy.env.start(batch, torch.tensor([[1]]))
     near = nearest(batch, state.current, torch.tensor([[[False, False, True, False, True]]]), 5)
-    features = policy.local.features(batch, state, near)[0, 0]
+    features = policy.local.features(batch, state, near)[:, 0, 0, 1:].T
     assert near.present.tolist() == [[[True, True, False, False, False]]]
     assert features[2:].abs().sum() == 0
     assert features[:2, 2].tolist() == [1 / 8, 3 / 8]
@@ -186,6 +188,25 @@ def test_ties_go_to_the_lower_index() -> None:
                 expected = [other for other, _ in naive.neighbourhood(task, [node], k)]
                 assert near.node[0, node, : len(expected)].tolist() == expected
                 assert near.present[0, node].sum() == len(expected) == min(k, 24)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_states_have_the_neighbours_of_few(kind: str) -> None:
+    """More than twice as many states as nodes: the lists that are sorted once give what the distances give."""
+    rng = np.random.default_rng(0)
+    batch = make_batch([random_task(rng, "tsp", n, kind) for n in (30, 19)])
+    current = torch.from_numpy(rng.integers(0, 19, (2, 90)))
+    candidates = torch.from_numpy(rng.random((2, 90, 30)) < rng.random((2, 90, 1))) & batch.real[:, None]
+    for k in (1, 7, 30, 50):
+        many = nearest(batch, current, candidates, k)
+        few = [nearest(batch, current[:, i : i + 45], candidates[:, i : i + 45], k) for i in (0, 45)]
+        present = torch.cat([near.present for near in few], dim=1)
+        assert torch.equal(many.present, present)
+        for name in ("node", "rho", "theta"):
+            expected = torch.cat([getattr(near, name) for near in few], dim=1)
+            assert torch.equal(getattr(many, name)[present], expected[present])
+        assert torch.equal(many.radius, torch.cat([near.radius for near in few], dim=1))
+        assert many.rho[~present].abs().sum() == 0
 
 
 def test_nearest_handles_points_on_top_of_each_other() -> None:

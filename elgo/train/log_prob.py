@@ -67,41 +67,24 @@ def log_prob(
     return log_p.view(*actions.shape[:2], -1)
 
 
-def move_log_prob(
-    policy: Policy, encoding: Encoding, state: State, chosen: Tensor, answers: Tensor | None = None
-) -> Tensor:
-    """(B, M) log-probability of moving to `chosen` (B, M), from compiled kernels where these know the network.
-
-    Where chosen is -1, several moves are right, `answers` (B, M, N): the log of their summed probability.
-    """
+def move_log_prob(policy: Policy, encoding: Encoding, state: State, chosen: Tensor) -> Tensor:
+    """(B, M) log-probability of moving to `chosen` (B, M), from compiled kernels where these know the network."""
     if not fits(policy, encoding):
-        return _move_log_prob_in_torch(policy, encoding, state, chosen, answers)
+        return policy.move_log_prob(encoding, state, chosen)
     is_open = pad_nodes(policy.env.valid(encoding.batch, state)).float()
     free = is_open.sum(-1) > 1
-    right = is_open[:, :, :0] if answers is None else pad_nodes(answers).float()
     with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
         local = local_tensors(policy)
     open_count = is_open[:, :, int(policy.env.has_depot) :].sum(-1).long()
     log_p = []
     for i, own in enumerate(free):
         tables, other = _glimpse_tables(policy, encoding, state, i, own)
-        parts = (x[i, own] for x in (state.load, chosen, open_count, is_open, right))
+        parts = (x[i, own] for x in (state.load, chosen, open_count, is_open))
         states = States(*(x.numpy() for x in (state.current[i, own], other, *parts)))
         glimpse = Glimpse.apply(*tables, states).transpose(0, 1).flatten(1)
         scores = torch.addmm(_base(policy, encoding, i), glimpse, pad_nodes(encoding.readout[i].T))
         log_p.append(Choice.apply(scores, *local, states, _context(policy, encoding.batch, i)))
     return torch.zeros(chosen.shape).masked_scatter(free, torch.cat(log_p))
-
-
-def _move_log_prob_in_torch(
-    policy: Policy, encoding: Encoding, state: State, chosen: Tensor, answers: Tensor | None
-) -> Tensor:
-    if answers is None:
-        return policy.move_log_prob(encoding, state, chosen)
-    log_p = policy.logits(encoding, state).log_softmax(-1)
-    single = torch.zeros_like(answers).scatter(2, chosen.clamp(min=0)[:, :, None], True)
-    right = torch.where((chosen < 0)[:, :, None], answers, single)
-    return log_p.masked_fill(~right, -torch.inf).logsumexp(-1)
 
 
 def warm_up() -> None:

@@ -41,10 +41,9 @@ class States(NamedTuple):
     current: Integers  # (S,)
     other: Integers  # (S,) row of the second table: the first node, or the rank of the load
     units: Integers  # (S,) left in the vehicle
-    chosen: Integers  # (S,) the move; -1: any of the answers
+    chosen: Integers  # (S,) the move
     open_count: Integers  # (S,) nodes that may come next, without the depot
     is_open: Floats  # (S, P) 1 for those nodes and, if it may be next, the depot; 0 for others
-    answers: Floats  # (S, P) 1 for moves that are right where chosen is -1; (0, P) if there is no such state
 
     def part(self, rows: slice) -> States:
         return States._make(x[rows] for x in self)
@@ -164,47 +163,25 @@ def glimpse_back(
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def _exponentials(scores: Floats, r: int, is_open: Floats, clip: np.float32, p: Floats, i: int) -> tuple:
-    """p[i] = exp(clip * (scores[r] - their maximum)) where open; return the maximum and the sum."""
-    for n in range(p.shape[1]):
-        p[i, n] = scores[r, n] if is_open[r, n] > 0 else CLOSED
-    top = row_maximum(p, i, 0, p.shape[1])
-    total = np.float32(0.0)
-    for n in range(p.shape[1]):
-        w = exp32(clip * (p[i, n] - top)) * is_open[r, n]
-        p[i, n] = w
-        total += w
-    return top, total
-
-
-@njit(fastmath=FAST, error_model="numpy")
 def _log_p(scores: Floats, r: int, is_open: Floats, chosen: int, clip: np.float32, p: Floats) -> np.float32:
-    """Return log p of the chosen node; its gradient replaces scores[r]. p (2, P) is scratch memory."""
+    """Return log p of the chosen node; its gradient replaces scores[r]. p (1, P) is scratch memory."""
     one = np.float32(1.0)
     for n in range(scores.shape[1]):
-        scores[r, n] = tanh32(scores[r, n])
-    top, total = _exponentials(scores, r, is_open, clip, p, 0)
+        t = tanh32(scores[r, n])
+        scores[r, n] = t
+        p[0, n] = t if is_open[r, n] > 0 else CLOSED
+    top = row_maximum(p, 0, 0, p.shape[1])
+    total = np.float32(0.0)
+    for n in range(p.shape[1]):
+        w = exp32(clip * (p[0, n] - top)) * is_open[r, n]
+        p[0, n] = w
+        total += w
     t, inverse = scores[r, chosen], one / total
     for n in range(p.shape[1]):
         x = scores[r, n]
         scores[r, n] = clip * (x * x - one) * p[0, n] * inverse
     scores[r, chosen] += clip * (one - t * t)
     return clip * (t - top) - np.float32(math.log(total))
-
-
-@njit(fastmath=FAST, error_model="numpy")
-def _log_p_of_any(scores: Floats, r: int, is_open: Floats, answers: Floats, clip: np.float32, p: Floats) -> np.float32:
-    """Return the log of the summed probability of all answers; its gradient replaces scores[r]."""
-    one = np.float32(1.0)
-    for n in range(scores.shape[1]):
-        scores[r, n] = tanh32(scores[r, n])
-    top, total = _exponentials(scores, r, is_open, clip, p, 0)
-    top_right, total_right = _exponentials(scores, r, answers, clip, p, 1)
-    inverse, inverse_right = one / total, one / total_right
-    for n in range(p.shape[1]):
-        x = scores[r, n]
-        scores[r, n] = clip * (one - x * x) * (p[1, n] * inverse_right - p[0, n] * inverse)
-    return clip * (top_right - top) + np.float32(math.log(total_right)) - np.float32(math.log(total))
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -215,13 +192,10 @@ def choose(local: LocalTables, states: States, context: Context, scores: Floats,
     if config.penalty or config.use_local:
         state = LocalState(states.current, states.units, states.open_count, states.is_open)
         add_local_scores(local, lists, config, demand, state, scores, seen)
-    is_open, chosen, answers, clip = states.is_open, states.chosen, states.answers, np.float32(config.clip)
-    p = np.empty((2, scores.shape[1]), np.float32)
+    is_open, chosen, clip = states.is_open, states.chosen, np.float32(config.clip)
+    p = np.empty((1, scores.shape[1]), np.float32)
     for r in range(out.shape[0]):
-        if chosen[r] >= 0:
-            out[r] = _log_p(scores, r, is_open, chosen[r], clip, p)
-        else:
-            out[r] = _log_p_of_any(scores, r, is_open, answers, clip, p)
+        out[r] = _log_p(scores, r, is_open, chosen[r], clip, p)
     return seen
 
 

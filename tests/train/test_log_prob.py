@@ -132,27 +132,3 @@ def test_a_broken_weight_shows(problem: str, name: str) -> None:
     with torch.no_grad():
         policy.get_parameter(name).view(-1)[0] = torch.nan
     assert compiled.log_prob(policy, batch, actions).isnan().any()
-
-
-def test_the_summed_probability_of_several_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the depot any end of a route may be right: value and gradient are those of torch's logsumexp."""
-    policy = random_policy(small_config("cvrp"))
-    batch, actions = sequences("cvrp")
-    steps = torch.arange(1, actions.shape[2])
-    state = policy.env.along(batch, actions, steps)
-    valid = policy.env.valid(batch, state)
-    chosen = actions[:, :, steps].flatten(1, 2)
-    answers = valid & (torch.rand(valid.shape, generator=torch.Generator().manual_seed(0)) < 0.5)
-    several = (state.current == 0) & answers.any(-1)
-    assert several.any()
-    chosen = torch.where(several, -1, chosen)
-
-    def learn() -> tuple[Tensor, dict]:
-        policy.zero_grad()
-        log_p = compiled.move_log_prob(policy, policy.encode(batch), state, chosen, answers)
-        (log_p * torch.linspace(-1, 2, log_p.numel()).view_as(log_p)).sum().backward()
-        return log_p.detach(), {name: p.grad for name, p in policy.named_parameters() if p.grad is not None}
-
-    found = learn()
-    monkeypatch.setattr(compiled, "fits", lambda policy, encoding: False)
-    assert_same(found, learn())

@@ -30,7 +30,7 @@ from elgo.bench.methods import Options, parse_limits, parse_methods
 from elgo.bench.run import read_records
 from elgo.bench.sets import Selection, load_set
 from elgo.bench.tables import Table
-from elgo.cli.bench_progress import bench_progress
+from elgo.cli.bench import bench_progress
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution

@@ -27,12 +27,11 @@ def bench(
 
     on_progress is called at the beginning (with None for the record) and with the last record of each batch.
     """
-    problems = {entry.instance.problem for entry in bench_set.entries}
-    check(methods, problems)
+    check(methods, bench_set.problems)
     folder = BenchFolder(path, describe(bench_set, methods, options))
     batches = make_batches(bench_set, methods)
     if any(key not in folder.records for batch in batches for key in batch.keys):
-        warm_up_methods(methods, problems, options)
+        warm_up_methods(methods, bench_set.problems, options)
     forecast = Forecast(batches, folder.records.values())
 
     def report(records: list[Record]) -> None:
@@ -62,10 +61,9 @@ class Forecast:
             for key, entry in zip(batch.keys, batch.entries, strict=True):
                 self.effort[key] = entry.instance.customers**2 if batch.method.seconds is None else 1.0
         self.left = dict.fromkeys(self.limits, 0.0)  # effort
+        self.done, self.spent = self.left.copy(), self.left.copy()  # effort, seconds
         for (method, _), effort in self.effort.items():
             self.left[method] += effort
-        self.done = dict.fromkeys(self.limits, 0.0)  # effort
-        self.spent = dict.fromkeys(self.limits, 0.0)  # seconds
         self.finished = 0
         self.add(records)
 

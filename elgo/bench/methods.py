@@ -22,11 +22,18 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from elgo.bench.baselines import BASELINES, Baseline, Budget
+from elgo.decode.decoder import DecodeConfig, decode
+from elgo.decode.multistart import augmentations, best_solution
 from elgo.model.checkpoint import load_model, model_file, model_names, read_weights
-from elgo.problem.instance import Instance, Metric
+from elgo.problem.generate import as_instance, generate
+from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import ProblemName
+from elgo.search.jit_warm_up import jit_warm_up
+from elgo.solve.solver import solve
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
 _COUNTS = re.compile(r"([1-9]\d*)x([1-8])")
@@ -45,15 +52,15 @@ class Method:
     seconds: float | None = None  # time limit
 
     @property
-    def family(self) -> str:
-        """The name without time limit and protocol: pyvrp@1 and pyvrp@5 are of one family, elg:single and elg too."""
-        return self.name.rsplit(":" if self.seconds is None else "@", 1)[0]
+    def decodes(self) -> bool:
+        """Whether the method is a model alone, which solves several instances at once."""
+        return self.model is not None and self.seconds is None
 
     def supports(self, problem: ProblemName) -> bool:
         """Return whether the method can solve this problem."""
         if self.baseline:
             return problem in BASELINES[self.baseline].problems
-        return not _is_file(self.model) or _problem_of(self.model or "") == problem
+        return not _is_file(self.model) or _problem_of(str(self.model)) == problem
 
 
 class Options(NamedTuple):
@@ -70,6 +77,17 @@ class Answer(NamedTuple):
     solution: Solution | None
     error: str
     seconds: float
+
+
+def family(name: str) -> str:
+    """Return a method's name without time limit and protocol: pyvrp for pyvrp@1 and pyvrp@5, elg for elg:single."""
+    return re.split("[:@]", name)[0]
+
+
+def time_limit(name: str) -> float | None:
+    """Return the time limit in a method's name, in seconds."""
+    timed = re.search(r"@([\d.]+)$", name)
+    return float(timed[1]) if timed else None
 
 
 def _is_file(model: str | None) -> bool:
@@ -135,51 +153,37 @@ def parse_method(text: str) -> Method:
     """Return the method that a text describes, see the top of this module."""
     timed = _TIMED.fullmatch(text)
     solver, seconds = (timed[1], _parse_seconds("--methods", timed[2])) if timed else (text, None)
+    at_seconds = "" if seconds is None else f"@{seconds:g}"
     if solver == "search" or solver in BASELINES:
-        return _timed_method(text, solver, seconds)
-    before, protocol = _split_protocol(solver.removesuffix("+search"))
+        limited = solver == "search" or BASELINES[solver].limited
+        if limited and not timed:
+            raise ValueError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
+        if timed and not limited:
+            raise ValueError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
+        return Method(solver + at_seconds, baseline=None if solver == "search" else solver, seconds=seconds)
+    rollouts = solver.removesuffix("+search")
+    before, colon, protocol = rollouts.rpartition(":")
+    if not colon or _is_file(protocol):
+        before, protocol = rollouts, "x8"
     label, _, model = before.rpartition("=")
     if not _is_file(model) and before not in model_names():
         known = [*model_names(), "FILE.safetensors", "search@SECONDS", *BASELINES]
         raise ValueError(f"--methods has {text!r}; there are {', '.join(known)}")
-    name = label or (_label(Path(model)) if _is_file(model) else model)
-    if solver.endswith("+search") and seconds is not None and protocol == "x8":
-        return Method(f"{name}+search@{seconds:g}", model=model, seconds=seconds)
-    if solver.endswith("+search") or seconds is not None:
+    name = label or _label(Path(model))
+    if solver != rollouts and timed and protocol == "x8":
+        return Method(f"{name}+search{at_seconds}", model=model, seconds=seconds)
+    if solver != rollouts or timed:
         raise ValueError(f"--methods has {text!r}; to search from a model's solution, write {before}+search@5")
-    starts, symmetries = _counts(text, protocol)
+    counts = _COUNTS.fullmatch(protocol)
+    if not counts and protocol not in PROTOCOLS:
+        raise ValueError(f"--methods has {text!r}; a colon is followed by {', '.join(PROTOCOLS)} or STARTSxSYMMETRIES")
+    starts, symmetries = (int(counts[1]), int(counts[2])) if counts else PROTOCOLS[protocol]
     return Method(name + ("" if protocol == "x8" else f":{protocol}"), None, model, starts, symmetries)
 
 
-def _timed_method(text: str, solver: str, seconds: float | None) -> Method:
-    limited = solver == "search" or BASELINES[solver].limited
-    if limited and seconds is None:
-        raise ValueError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
-    if not limited and seconds is not None:
-        raise ValueError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
-    name = solver if seconds is None else f"{solver}@{seconds:g}"
-    return Method(name, baseline=None if solver == "search" else solver, seconds=seconds)
-
-
-def _split_protocol(text: str) -> tuple[str, str]:
-    """Return what is before the protocol, and the protocol (x8 if there is none)."""
-    before, colon, protocol = text.rpartition(":")
-    return (before, protocol) if colon and not _is_file(protocol) else (text, "x8")
-
-
-def _counts(text: str, protocol: str) -> tuple[int | None, int]:
-    """Return the starts and symmetries of a protocol."""
-    counts = _COUNTS.fullmatch(protocol)
-    if counts:
-        return int(counts[1]), int(counts[2])
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"--methods has {text!r}; a colon is followed by {', '.join(PROTOCOLS)} or STARTSxSYMMETRIES")
-    return PROTOCOLS[protocol]
-
-
-def _label(file: Path) -> str:
-    """Return the name of a weights file, or that of its run's folder if the file is called best or last."""
-    return file.parent.name if file.stem in ("best", "last") and file.parent.name else file.stem
+def _label(model: Path) -> str:
+    """Return the name of a model or weights file, or that of its run's folder if the file is called best or last."""
+    return model.parent.name if model.stem in ("best", "last") and model.parent.name else model.stem
 
 
 # --- checks before a run ---------------------------------------------------------------------------------------------
@@ -202,28 +206,19 @@ def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
         if not supported:
             raise ValueError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
         for problem in supported if method.model else ():
-            load_model(method.model or "", problem)
+            load_model(str(method.model), problem)
 
 
 def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], options: Options) -> None:
     """Load and compile everything on a small instance, so that this is not part of a method's time."""
-    from elgo.search.jit_warm_up import jit_warm_up
-
     for method in methods:
         for problem in (problem for problem in problems if method.supports(problem)):
             if method.baseline or method.model:
                 seconds = 0.05 if method.baseline and method.seconds else None
-                small = replace(method, seconds=seconds, starts=1, symmetries=1)
-                run_method(small, [_small_instance(problem)], options)
+                small = as_instance(generate(np.random.default_rng(0), problem, 12, "uniform"))
+                run_method(replace(method, seconds=seconds, starts=1, symmetries=1), [small], options)
             if not method.baseline and method.seconds:
                 jit_warm_up(problem)
-
-
-def _small_instance(problem: ProblemName) -> Instance:
-    coords = [(i, i * i % 7) for i in range(12)]
-    if problem == "tsp":
-        return Instance("small", coords, Metric.EXACT)  # type: ignore[arg-type]
-    return Instance("small", coords, Metric.EXACT, demand=[0] + [1] * 11, capacity=4)  # type: ignore[arg-type]
 
 
 # --- solving ---------------------------------------------------------------------------------------------------------
@@ -231,10 +226,8 @@ def _small_instance(problem: ProblemName) -> Instance:
 
 def run_method(method: Method, instances: Sequence[Instance], options: Options) -> list[Answer]:
     """Return the method's answers for instances of one problem; those decoded in one batch share its time evenly."""
-    if method.baseline:
-        return [_run_baseline(method, instance, options) for instance in instances]
-    if method.seconds is not None:
-        return [_search(method, instance, options) for instance in instances]
+    if not method.decodes:
+        return [_solve(method, instance, options) for instance in instances]
     begin = time.perf_counter()
     solutions = _decode(method, instances, options)
     share = (time.perf_counter() - begin) / len(instances)
@@ -243,10 +236,7 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
-    from elgo.decode.decoder import DecodeConfig, decode
-    from elgo.decode.multistart import augmentations, best_solution
-
-    policy = load_model(method.model or "", instances[0].problem)
+    policy = load_model(str(method.model), instances[0].problem)
     plans = [augmentations(instance, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]
     starts = [nodes for _, own in plans for nodes in own]
@@ -255,23 +245,14 @@ def _decode(method: Method, instances: Sequence[Instance], options: Options) -> 
     return [best_solution(x, list(islice(rollouts, len(own)))) for x, (own, _) in zip(instances, plans, strict=True)]
 
 
-def _search(method: Method, instance: Instance, options: Options) -> Answer:
-    from elgo.solve.config import SolveConfig
-    from elgo.solve.solver import solve
-
+def _solve(method: Method, instance: Instance, options: Options) -> Answer:
+    """Return the answer of the search or a baseline; an exception in a baseline is its error, and nothing ends."""
     begin = time.perf_counter()
-    seed, threads, memory_gb = options
-    config = SolveConfig(method.seconds, start=method.model, seed=seed, threads=threads, memory_gb=memory_gb)
-    solution = solve(instance, config).solution
-    return _checked(solution, time.perf_counter() - begin)
-
-
-def _run_baseline(method: Method, instance: Instance, options: Options) -> Answer:
-    """Return a baseline's answer; an exception inside it is its error and does not end the benchmark."""
-    begin = time.perf_counter()
+    if method.baseline is None:
+        solution = solve(instance, time_limit=method.seconds, start=method.model, **options._asdict()).solution
+        return _checked(solution, time.perf_counter() - begin)
     try:
-        budget = Budget(method.seconds, options.threads, options.seed)
-        routes = BASELINES[method.baseline or ""].solve(instance, budget)
+        routes = BASELINES[method.baseline].solve(instance, Budget(method.seconds, options.threads, options.seed))
         seconds = time.perf_counter() - begin
         if routes is None:
             return Answer(None, "found no feasible solution", seconds)

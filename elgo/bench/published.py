@@ -48,14 +48,6 @@ _FIGURES = {
 NOTES = {
     "tsplib": "the published figures take 3861 for the optimum of tsp225, which is 3916: 0.03 too much on the mean"
 }
-ABLATIONS = {  # config -> mean gap over the 49 instances of TSPLIB; tables 7, 12 and 2
-    "paper-tsp": "3.08",
-    "ablation-no-penalty": "4.19",
-    "ablation-no-positional": "3.34",
-    "ablation-euclidean": "3.58",
-    "ablation-local-only": "3.81",
-    "ablation-global-only": "7.45",
-}
 
 
 def published(name: str) -> dict[str, dict[str, str]]:

@@ -7,17 +7,20 @@ import html
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
+from elgo.bench.methods import family, time_limit
 from elgo.bench.published import published
-from elgo.bench.run import BenchConfig, Key, Record, read_config, read_records, write_csv
+from elgo.bench.run import BenchConfig, Record, read_config, read_records, write_csv
+from elgo.bench.sets import MEAN_COSTS
 from elgo.bench.tables import PUBLISHED, Table, instance_table, main_table, reference_gaps
 from elgo.problem.files import atomic_write
 
@@ -50,82 +53,65 @@ def write_report(path: Path, with_published: bool = True) -> Table:
 # --- pictures --------------------------------------------------------------------------------------------------------
 
 
-class Results(NamedTuple):
-    """What a picture shows: the config, the records that have a gap, and these gaps in percent."""
+class Results:
+    """What pictures show: of each method the records that have a gap, these gaps in percent, families and colours."""
 
-    config: BenchConfig
-    records: Sequence[Record]
-    gaps: Mapping[Key, float]
+    def __init__(self, config: BenchConfig, records: Sequence[Record]) -> None:
+        self.title, self.gaps = config.title, reference_gaps(records)[0]
+        self.records = [record for record in records if record.key in self.gaps]
+        found = {name: [record for record in self.records if record.method == name] for name in config.methods}
+        self.methods = {name: own for name, own in found.items() if own}
+        self.mean_gap = {name: fmean(self.gaps[record.key] for record in own) for name, own in self.methods.items()}
+        self.families: dict[str, list[str]] = {}
+        for name in self.methods:
+            self.families.setdefault(family(name), []).append(name)
+        groups = list(self.families.values()) if len(self.families) > 1 else [[name] for name in self.methods]
+        self.colour = {name: f"C{number % 10}" for number, names in enumerate(groups) for name in names}
 
-    @property
-    def methods(self) -> list[str]:
-        """The methods that have results, in their order."""
-        found = {record.method for record in self.records}
-        return [method for method in self.config.methods if method in found]
-
-    def of(self, method: str) -> list[Record]:
-        """Return the records of a method."""
-        return [record for record in self.records if record.method == method]
-
-    def mean_gap(self, method: str) -> float:
-        return fmean(self.gaps[record.key] for record in self.of(method))
+    def best_of_families(self) -> list[str]:
+        """Return the method with the lowest mean gap of each family."""
+        return [min(names, key=self.mean_gap.__getitem__) for names in self.families.values()]
 
 
 def draw(config: BenchConfig, records: Sequence[Record], with_published: bool = True) -> dict[str, tuple[str, bytes]]:
     """Return the pictures that have something to show: name -> caption and PNG."""
     literature = published(config.set) if with_published and config.instances == config.full else {}
-    gaps, _ = reference_gaps(config, records)
-    results = Results(config, [record for record in records if record.key in gaps], gaps)
+    results = Results(config, records)
     pictures: dict[str, tuple[str, bytes]] = {}
 
-    def add(name: str, caption: str, plot: Callable[[Axes], None]) -> None:
+    def add(name: str, caption: str, plot: Callable[..., None], *more: object) -> None:
         figure = Figure(figsize=(8.4, 5.0), layout="constrained")
-        plot(figure.add_subplot())
+        plot(figure.add_subplot(), results, *more)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=130)
         pictures[name] = (caption, buffer.getvalue())
 
     if results.records:
-        add("gap-time", "Mean gap against mean seconds per instance.", lambda ax: plot_gap_time(ax, results))
+        add("gap-time", "Mean gap against mean seconds per instance.", plot_gap_time)
     if len({record.nodes for record in results.records}) > 1:
         caption = "Gap against N: each instance, and the mean of neighbouring sizes."
-        add("gap-size", caption, lambda ax: plot_gap_size(ax, results, literature))
-    if len(results.methods) > 1 and not config.mean_costs:
+        add("gap-size", caption, plot_gap_size, literature)
+    if len(results.methods) > 1 and not MEAN_COSTS.keys() & config.instances.keys():
         caption = "Gap of each instance with one method against others; below the line, the other is better."
-        add("scatter", caption, lambda ax: plot_scatter(ax, results))
+        add("scatter", caption, plot_scatter)
     return pictures
-
-
-def colours(config: BenchConfig) -> dict[str, str]:
-    """Return the colour of each method: one per family, or one per method if there is only one family."""
-    families = list(dict.fromkeys(config.families.values()))
-    if len(families) == 1:
-        return {method: f"C{number % 10}" for number, method in enumerate(config.methods)}
-    return {method: f"C{families.index(family) % 10}" for method, family in config.families.items()}
 
 
 def plot_gap_time(ax: Axes, results: Results) -> None:
     """Draw a point per method, those of a family joined; time on a logarithmic axis."""
-    config, colour = results.config, colours(results.config)
-    for number, family in enumerate(dict.fromkeys(config.families.values())):
-        points = []
-        for method in (method for method in results.methods if config.families[method] == family):
-            seconds = fmean(record.seconds for record in results.of(method))
-            points.append((max(1e-6, seconds), results.mean_gap(method), method))
-        if not points:
-            continue
-        points.sort()
-        x, y, methods = zip(*points, strict=True)
-        ax.plot(x, y, marker=MARKERS[number % len(MARKERS)], color=colour[methods[0]], label=family, markersize=7)
-        for seconds, gap, method in points if len(points) > 1 else ():
-            limit = config.limits.get(method)
-            label = f"{limit:g} s" if limit is not None else method.removeprefix(family)[1:] or "x8"
-            ax.annotate(label, (seconds, gap), (5, 5), textcoords="offset points", fontsize=7, color=colour[method])
-    ax.set_xscale("log")
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.set(xlabel="seconds per instance", ylabel="mean gap %", title=f"{config.title}: gap against time")
-    _set_gap_axis(ax, min(map(results.mean_gap, results.methods)))
-    _finish(ax)
+    for marker, (name, methods) in zip(cycle(MARKERS), results.families.items(), strict=False):
+        seconds = {method: fmean(record.seconds for record in results.methods[method]) for method in methods}
+        methods = sorted(methods, key=seconds.__getitem__)
+        points = [(max(1e-6, seconds[method]), results.mean_gap[method]) for method in methods]
+        ax.plot(*zip(*points, strict=True), marker=marker, color=results.colour[methods[0]], label=name, markersize=7)
+        for method, point in zip(methods, points, strict=True) if len(methods) > 1 else ():
+            limit = time_limit(method)
+            label = f"{limit:g} s" if limit is not None else method.removeprefix(name)[1:] or "x8"
+            colour = results.colour[method]
+            ax.annotate(label, point, (5, 5), textcoords="offset points", fontsize=7, color=colour)
+    _set_log_scale(ax, "x")
+    _set_gap_scale(ax, "y", min(results.mean_gap.values()))
+    _finish(ax, xlabel="seconds per instance", ylabel="mean gap %", title=f"{results.title}: gap against time")
 
 
 def plot_gap_size(ax: Axes, results: Results, literature: Mapping[str, Mapping[str, str]]) -> None:
@@ -133,33 +119,24 @@ def plot_gap_size(ax: Axes, results: Results, literature: Mapping[str, Mapping[s
 
     Of many methods, only the best of each family is drawn. literature: published means, method -> group -> figure.
     """
-    config, colour = results.config, colours(results.config)
-    methods = results.methods if len(config.methods) <= MAX_LINES else _best_of_families(results)
+    methods = list(results.methods) if len(results.methods) <= MAX_LINES else results.best_of_families()
     sizes = np.array(sorted({record.instance: record.nodes for record in results.records}.values()))
     edges = np.unique(np.quantile(sizes, np.linspace(0, 1, BINS + 1)))
-    styles: dict[str, int] = {}
-    for method in methods:
-        own = results.of(method)
-        nodes = np.array([record.nodes for record in own])
-        gaps = np.array([results.gaps[record.key] for record in own])
-        style = styles[colour[method]] = styles.get(colour[method], -1) + 1
+    styles = {colour: cycle(("-", "--", ":", "-.")) for colour in results.colour.values()}
+    for marker, method in zip(cycle(MARKERS), methods, strict=False):
+        own, colour = results.methods[method], results.colour[method]
+        nodes, gaps = np.array([(record.nodes, results.gaps[record.key]) for record in own]).T
         if len(methods) <= 6:
-            ax.scatter(nodes, gaps, s=9, color=colour[method], alpha=0.25, linewidths=0)
-        bins = np.clip(np.searchsorted(edges, nodes, side="right") - 1, 0, max(0, len(edges) - 2))
+            ax.scatter(nodes, gaps, s=9, color=colour, alpha=0.25, linewidths=0)
+        bins = np.clip(np.searchsorted(edges, nodes, side="right") - 1, 0, len(edges) - 2)
         means = [(nodes[bins == b].mean(), gaps[bins == b].mean()) for b in np.unique(bins)]
-        ax.plot(
-            *zip(*means, strict=True), marker=MARKERS[methods.index(method) % len(MARKERS)], markersize=4,
-            color=colour[method], linestyle=("-", "--", ":", "-.")[style % 4], label=method,
-        )  # fmt: skip
+        style = f"{marker}{next(styles[colour])}"
+        ax.plot(*zip(*means, strict=True), style, markersize=4, color=colour, label=method)
     _draw_published(ax, results.records, literature)
     if sizes[-1] > 4 * sizes[0]:
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set(xlabel="N", ylabel="gap %", title=f"{config.title}: gap against N")
-    _set_gap_axis(ax, min(results.gaps[record.key] for record in results.records if record.method in methods))
-    _finish(ax)
+        _set_log_scale(ax, "x")
+    _set_gap_scale(ax, "y", min(results.gaps[record.key] for method in methods for record in results.methods[method]))
+    _finish(ax, xlabel="N", ylabel="gap %", title=f"{results.title}: gap against N")
 
 
 def _draw_published(ax: Axes, records: Sequence[Record], literature: Mapping[str, Mapping[str, str]]) -> None:
@@ -175,55 +152,44 @@ def _draw_published(ax: Axes, records: Sequence[Record], literature: Mapping[str
                 label = None
 
 
-def _best_of_families(results: Results) -> list[str]:
-    """Return the method with the lowest mean gap of each family, in the order of families."""
-    families = results.config.families
-    best: dict[str, str] = {}
-    for method in sorted(results.methods, key=results.mean_gap):
-        best.setdefault(families[method], method)
-    return [best[family] for family in dict.fromkeys(families.values()) if family in best]
-
-
 def plot_scatter(ax: Axes, results: Results) -> None:
     """Draw instances: x with the best method of the first family, y with the best of each other family.
 
     If there is only one family, y is with all its other methods.
     """
-    found = {method: {r.instance: results.gaps[r.key] for r in results.of(method)} for method in results.methods}
-    base, *others = _best_of_families(results)
+    base, *others = results.best_of_families()
     others = others or [method for method in results.methods if method != base]
     lowest = np.inf
-    for number, method in enumerate(others):
-        both = [name for name in found[method] if name in found[base]]
-        if not both:
+    for number, (marker, method) in enumerate(zip(cycle(MARKERS), others, strict=False)):
+        pairs = [((base, record.instance), record.key) for record in results.methods[method]]
+        gaps = [(results.gaps[one], results.gaps[other]) for one, other in pairs if one in results.gaps]
+        if not gaps:
             continue
-        x, y = [found[base][name] for name in both], [found[method][name] for name in both]
+        x, y = zip(*gaps, strict=True)
         lowest = min(lowest, *x, *y)
-        marker = MARKERS[number % len(MARKERS)]
         ax.scatter(x, y, s=20, marker=marker, alpha=0.6, linewidths=0, color=f"C{(number + 1) % 10}", label=method)
     if np.isfinite(lowest):
-        right, top = ax.get_xlim()[1], max(ax.get_xlim()[1], ax.get_ylim()[1])
+        right = ax.get_xlim()[1]
+        top = max(right, ax.get_ylim()[1])
         _set_gap_scale(ax, "x", lowest, top)
         _set_gap_scale(ax, "y", lowest, top)
-        ends = np.array([lowest, top])
-        ax.plot(ends, ends, color="#888", linewidth=0.8, zorder=0)
+        ax.plot([lowest, top], [lowest, top], color="#888", linewidth=0.8, zorder=0)
         ax.set_xlim(right=right)
-    title = f"{results.config.title}: instance by instance"
-    ax.set(xlabel=f"gap % with {base}", ylabel="gap % with another method", title=title)
-    _finish(ax)
+    title = f"{results.title}: instance by instance"
+    _finish(ax, xlabel=f"gap % with {base}", ylabel="gap % with another method", title=title)
 
 
-def _set_gap_axis(ax: Axes, lowest: float) -> None:
-    """Scale the y axis for gaps from `lowest` up."""
-    _set_gap_scale(ax, "y", lowest, ax.get_ylim()[1])
-    if lowest >= 0 and ax.get_yscale() != "log":
-        ax.set_ylim(bottom=0)
+def _set_gap_scale(ax: Axes, name: Literal["x", "y"], lowest: float, top: float | None = None) -> None:
+    """Scale an axis for gaps from `lowest` up: from 0, or logarithmic if they span too much for a linear axis."""
+    top = ax.get_ylim()[1] if top is None else top
+    if top >= 20 * max(lowest, LINEAR_BELOW):
+        _set_log_scale(ax, name, lowest)
+    elif lowest >= 0:
+        ax.set(**{f"{name}lim": (0, None)})
 
 
-def _set_gap_scale(ax: Axes, name: Literal["x", "y"], lowest: float, top: float) -> None:
-    """Make an axis logarithmic (linear around 0) if the gaps span too much for a linear one."""
-    if top < 20 * max(lowest, LINEAR_BELOW):
-        return
+def _set_log_scale(ax: Axes, name: Literal["x", "y"], lowest: float = np.inf) -> None:
+    """Make an axis logarithmic, but linear around 0 if the lowest value is there or below."""
     set_scale, axis = (ax.set_xscale, ax.xaxis) if name == "x" else (ax.set_yscale, ax.yaxis)
     if lowest > LINEAR_BELOW:
         set_scale("log")
@@ -236,7 +202,8 @@ def _set_gap_scale(ax: Axes, name: Literal["x", "y"], lowest: float, top: float)
     axis.set_minor_formatter(NullFormatter())
 
 
-def _finish(ax: Axes) -> None:
+def _finish(ax: Axes, **labels: str) -> None:
+    ax.set(**labels)
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
     if ax.get_legend_handles_labels()[0]:

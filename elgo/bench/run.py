@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
@@ -70,11 +69,7 @@ class BenchConfig:
     options: dict[str, float]
 
     title: str
-    limits: dict[str, float]  # method -> seconds
-    families: dict[str, str]  # method -> family
-    total: bool
     full: dict[str, int]
-    mean_costs: dict[str, float]
     notes: list[str]
     versions: dict[str, str]
     machine: dict[str, str]
@@ -86,21 +81,16 @@ DECISIVE = ("set", "methods", "weights", "instances", "data", "options")
 
 def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -> BenchConfig:
     """Return the config of a benchmark that starts now."""
-    problems = {entry.instance.problem for entry in bench_set.entries}
     groups = [entry.group for entry in bench_set.entries]
     return BenchConfig(
         set=bench_set.name,
         methods=[method.name for method in methods],
-        weights={method.name: fingerprint(method, problems) for method in methods if method.model},
+        weights={method.name: fingerprint(method, bench_set.problems) for method in methods if method.model},
         instances={group: groups.count(group) for group in bench_set.groups},
         data=_data_fingerprint(bench_set.entries),
         options=dict(options._asdict()),
         title=bench_set.title,
-        limits={method.name: method.seconds for method in methods if method.seconds is not None},
-        families={method.name: method.family for method in methods},
-        total=bench_set.total,
         full=dict(bench_set.full),
-        mean_costs=dict(bench_set.mean_costs),
         notes=list(bench_set.notes),
         versions=_versions(methods),
         machine=_machine(),
@@ -120,10 +110,10 @@ def _data_fingerprint(entries: Sequence[Entry]) -> str:
 
 
 def _versions(methods: Sequence[Method]) -> dict[str, str]:
-    found = {"elgo": __version__, "python": platform.python_version()}
-    found |= {package: importlib.metadata.version(package) for package in ("torch", "numpy", "numba")}
-    baselines = [BASELINES[method.baseline] for method in methods if method.baseline]
-    return found | {baseline.package: baseline.version for baseline in baselines if baseline.package}
+    baselines = [BASELINES[method.baseline].package for method in methods if method.baseline]
+    packages = ["torch", "numpy", "numba", *filter(None, baselines)]
+    own = {"elgo": __version__, "python": platform.python_version()}
+    return own | {package: importlib.metadata.version(package) for package in packages}
 
 
 def _machine() -> dict[str, str]:
@@ -141,7 +131,6 @@ class BenchFolder:
     """The folder of a benchmark: created, or opened to continue a run with the same config."""
 
     def __init__(self, path: Path, config: BenchConfig) -> None:
-        self.path = path
         stored = path / "config.json"
         if stored.exists():
             _check_same(stored, read_config(path), config)
@@ -150,53 +139,38 @@ class BenchFolder:
                 raise ValueError(f"{path}: --folder is not empty and holds no benchmark; name another one")
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, json.dumps(asdict(config), indent=2) + "\n")
-        self.file = self._open()
-        self.records = {record.key: record for record in read_records(path)}
-        complete = "".join(_line(record) for record in self.records.values())
-        if complete != (path / "results.jsonl").read_text():  # the last line was cut short
-            self.file.truncate(0)
-            self._write(complete)
-
-    def _open(self) -> TextIO:
-        """Open results.jsonl for appending, for this process alone."""
-        file = open(self.path / "results.jsonl", "a")  # noqa: SIM115
+        self.file = open(path / "results.jsonl", "a")  # noqa: SIM115
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.close()
-            raise ValueError(f"{self.path}: another process is running this benchmark") from None
-        return file
-
-    def _write(self, text: str) -> None:
-        self.file.write(text)
-        self.file.flush()
-        os.fsync(self.file.fileno())
+            self.file.close()
+            raise ValueError(f"{path}: another process is running this benchmark") from None
+        self.file.truncate((path / "results.jsonl").read_bytes().rfind(b"\n") + 1)  # a line may have been cut short
+        self.records = {record.key: record for record in read_records(path)}
 
     def add(self, records: Sequence[Record]) -> list[Record]:
         """Append the records that are not stored yet, and return them."""
         new = [record for record in records if record.key not in self.records]
-        self._write("".join(_line(record) for record in new))
+        self.file.write("".join(json.dumps(asdict(record)) + "\n" for record in new))
+        self.file.flush()
+        os.fsync(self.file.fileno())
         self.records |= {record.key: record for record in new}
         return new
 
     def close(self) -> None:
+        """Let other processes open the folder."""
         self.file.close()
 
 
 def _check_same(stored: Path, old: BenchConfig, new: BenchConfig) -> None:
     """Raise ValueError if the two configs are not of the same benchmark."""
     for name in DECISIVE:
-        was, now = getattr(old, name), getattr(new, name)
+        was, now = (json.dumps(getattr(config, name)) for config in (old, new))
         if was != now:
             raise ValueError(
-                f"{stored}: {name} is {_short(was)}, now it would be {_short(now)}: "
+                f"{stored}: {name} is {was:.120}, now it would be {now:.120}: "
                 "the folder holds another benchmark; name a new --folder"
             )
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "..."
 
 
 def read_config(path: Path) -> BenchConfig:
@@ -204,14 +178,11 @@ def read_config(path: Path) -> BenchConfig:
     file = path / "config.json"
     if not file.is_file():
         raise ValueError(f"{path}: is not the folder of a benchmark (it has no config.json)")
+    names = [field.name for field in fields(BenchConfig)]
     try:
-        return BenchConfig(**json.loads(file.read_text()))
-    except (TypeError, ValueError) as error:
+        return BenchConfig(**{name: value for name, value in json.loads(file.read_text()).items() if name in names})
+    except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{file}: not the config of a benchmark ({error})") from None
-
-
-def _line(record: Record) -> str:
-    return json.dumps(asdict(record)) + "\n"
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -231,10 +202,9 @@ def read_records(path: Path) -> Iterator[Record]:
 def write_csv(path: Path, records: Sequence[Record]) -> None:
     """Write the records as a table, atomically."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Record))
-    for record in records:
-        writer.writerow("" if value is None else value for value in asdict(record).values())
+    writer = csv.DictWriter(text, [field.name for field in fields(Record)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(record) for record in records)
     atomic_write(path, text.getvalue())
 
 
@@ -265,8 +235,7 @@ def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
             entries = members[begin : begin + bench_set.batch_size]
             for method in methods:
                 if method.supports(entries[0].instance.problem):
-                    decodes = method.model is not None and method.seconds is None
-                    parts = [entries] if decodes else [(entry,) for entry in entries]
+                    parts = [entries] if method.decodes else [(entry,) for entry in entries]
                     batches += [Batch(method, part) for part in parts]
     return batches
 

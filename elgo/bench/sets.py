@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,13 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elgo.problem.files import COST_TABLES, read, read_solution
-from elgo.problem.files.text import is_number, is_possible_cost
+from elgo.problem.files import COST_TABLES, problem_files, read, read_solution
+from elgo.problem.files.text import errors_name, is_number, is_possible_cost, read_text
 from elgo.problem.generate import KOOL_COUNT, as_instance, generate, kool_test_set
 from elgo.problem.instance import Instance, Metric
+from elgo.problem.task import PROBLEMS, ProblemName
 
-SETS = ("tsplib", "cvrplib-x", "cvrplib-xxl", "uniform", "synthetic", "scaling")
-PROBLEMS = ("tsp", "cvrp")
+GENERATED = ("uniform", "synthetic", "scaling")  # a mean over groups of so different instances makes no sense
+MEAN_COSTS = {
+    "TSP100": 7.765,
+    "CVRP100": 15.65,
+}  # of a group in the literature, where instances have no best-known cost
 BATCH_SIZE = 50  # instances of a generated set that a model decodes at once
 SCALING_SIZES = {100: 10, 200: 10, 500: 10, 1000: 10, 2000: 3, 5000: 3, 10_000: 3}  # N -> instances
 SCALING_SEED = 4321
@@ -55,13 +60,15 @@ class FileSet(NamedTuple):
     names: Sequence[str]
     suffix: str
     folders: tuple[str, ...]  # where it may be below the data folder; "" is that folder itself
-    largest: int  # N of the upper group; 0: each instance is a group
+    full: dict[str, int]  # group -> number of instances
 
 
+_TSPLIB_GROUPS, _X_GROUPS = {"<=200": 29, "200-1002": 20}, {"<=200": 22, "200-1000": 78}
+_XXL_GROUPS = {"A1": 1, "A2": 1, "L1": 1, "L2": 1}  # as in the paper
 FILE_SETS = {
-    "tsplib": FileSet("TSPLIB, EUC_2D", TSPLIB_NAMES, ".tsp", ("tsplib", ""), 1002),
-    "cvrplib-x": FileSet("CVRPLIB Set-X", SET_X_NAMES, ".vrp", ("cvrplib/X", "X", ""), 1000),
-    "cvrplib-xxl": FileSet("CVRPLIB Set-XXL", XXL_NAMES, ".vrp", ("cvrplib/XXL", "XXL", ""), 0),
+    "tsplib": FileSet("TSPLIB, EUC_2D", TSPLIB_NAMES, ".tsp", ("tsplib", ""), _TSPLIB_GROUPS),
+    "cvrplib-x": FileSet("CVRPLIB Set-X", SET_X_NAMES, ".vrp", ("cvrplib/X", "X", ""), _X_GROUPS),
+    "cvrplib-xxl": FileSet("CVRPLIB Set-XXL", XXL_NAMES, ".vrp", ("cvrplib/XXL", "XXL", ""), _XXL_GROUPS),
 }
 
 
@@ -77,22 +84,26 @@ class Entry:
 class BenchSet:
     """Instances in a fixed order, their names all different.
 
-    groups      the columns of the table, in order
-    total       whether a mean over all groups makes sense
     full        number of instances of each group in the complete set, where it is known
-    mean_costs  mean cost of a group in the literature, where single instances have no best-known cost
     batch_size  how many instances a model decodes at once; their time is shared evenly
     """
 
     name: str
     title: str
-    entries: tuple[Entry, ...]
-    groups: tuple[str, ...]
-    total: bool = True
+    entries: Sequence[Entry]
     full: Mapping[str, int] = field(default_factory=dict)
-    mean_costs: Mapping[str, float] = field(default_factory=dict)
     batch_size: int = 1
     notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> list[str]:
+        """The columns of the table, in order."""
+        return list(dict.fromkeys(entry.group for entry in self.entries))
+
+    @property
+    def problems(self) -> list[ProblemName]:
+        """The problems in the set."""
+        return sorted({entry.instance.problem for entry in self.entries})
 
 
 @dataclass(frozen=True)
@@ -106,8 +117,11 @@ class Selection:
     def __post_init__(self) -> None:
         if self.problem not in (None, *PROBLEMS):
             raise ValueError(f"--problem is {self.problem!r}, must be tsp or cvrp")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"--limit is {self.limit}, must be at least 1")
+
+    @property
+    def problems(self) -> list[ProblemName]:
+        """The selected problems."""
+        return [problem for problem in PROBLEMS if self.problem in (None, problem)]
 
 
 def load_set(name: str, data: Path | None = None, selection: Selection | None = None) -> BenchSet:
@@ -124,17 +138,14 @@ def load_set(name: str, data: Path | None = None, selection: Selection | None = 
     elif Path(name).is_dir():
         found = _folder(Path(name))
     else:
-        raise ValueError(f"{name}: no such set or folder; the sets are {', '.join(SETS)}")
+        raise ValueError(f"{name}: no such set or folder; the sets are {', '.join([*FILE_SETS, *GENERATED])}")
     return _select(found, selection)
 
 
 def data_folder(given: Path | None) -> Path:
     """Return the folder of benchmark files: as given, else $ELGO_DATA, else in the user's cache folder."""
-    if given is not None:
-        return given
-    if os.environ.get("ELGO_DATA"):
-        return Path(os.environ["ELGO_DATA"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elgo" / "data"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return given or Path(os.environ.get("ELGO_DATA") or cache / "elgo" / "data")
 
 
 # --- sets of files ---------------------------------------------------------------------------------------------------
@@ -164,170 +175,123 @@ def _file_set(name: str, data: Path) -> BenchSet:
     notes = (f"{len(missing)} of {len(here)} files are missing: {', '.join(missing[:5])} ...",) if missing else ()
     instances = read_files(files)
     if name == "cvrplib-xxl":
-        entries = tuple(Entry(_short(it.name), it) for it in instances)
-        groups = tuple(_short(stem) for stem in known.names)
-        return BenchSet(name, known.title, entries, groups, full=dict.fromkeys(groups, 1), notes=notes)
-    groups = ("<=200", f"200-{known.largest}")
-    entries = tuple(Entry(groups[it.customers > 200], it) for it in sorted(instances, key=lambda it: it.customers))
-    full = {"tsplib": (29, 20), "cvrplib-x": (22, 78)}[name]
-    return BenchSet(name, known.title, entries, groups, full=dict(zip(groups, full, strict=True)), notes=notes)
-
-
-def _short(name: str) -> str:
-    """Return A1 for Antwerp1, as in the paper."""
-    return name[0] + name[-1]
+        entries = [Entry(it.name[0] + it.name[-1], it) for it in instances]
+    else:
+        small, large = known.full
+        instances.sort(key=lambda it: it.customers)
+        entries = [Entry(large if it.customers > 200 else small, it) for it in instances]
+    return BenchSet(name, known.title, entries, known.full, notes=notes)
 
 
 def _folder(folder: Path) -> BenchSet:
     """Return the .tsp, .vrp and .csv files of any folder as a set."""
-    suffixes = (".tsp", ".vrp", ".csv")
-    files = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in suffixes and p.name.lower() not in COST_TABLES]
-    if not files:
-        raise ValueError(f"{folder}: no problem files ({', '.join(suffixes)}) in this folder")
-    instances = read_files(files)
-    names = [file.stem for file in files]
-    if len(set(names)) < len(names):
-        twice = next(stem for stem in names if names.count(stem) > 1)
-        raise ValueError(f"{folder}: two problem files are called {twice}")
+    instances = read_files(problem_files(folder))
+    name, count = Counter(instance.name for instance in instances).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{folder}: two problem files are called {name}")
     groups = ("<=200", "200-1000", ">1000")
-    entries = [Entry(groups[int(np.searchsorted((200, 1000), it.customers))], it) for it in instances]
-    used = tuple(group for group in groups if any(entry.group == group for entry in entries))
-    return BenchSet(folder.resolve().name or "folder", f"folder {folder.resolve().name}", tuple(entries), used)
+    entries = [Entry(groups[(it.customers > 200) + (it.customers > 1000)], it) for it in instances]
+    entries.sort(key=lambda entry: groups.index(entry.group))
+    return BenchSet(folder.resolve().name or "folder", f"folder {folder.resolve().name}", entries)
 
 
 def read_files(files: Sequence[Path]) -> list[Instance]:
-    """Return the problems in the files, named like these; ValueError for a best-known file that cannot be used."""
+    """Return the problems in the files of a folder, named like these; ValueError for a broken best-known cost."""
     instances = [read(file) for file in files]
-    tables = {folder: _cost_table(folder) for folder in {file.parent for file in files}}
-    for file, instance in zip(files, instances, strict=True):
-        _check_best_known(file, instance, tables[file.parent])
-    for folder, (table, costs) in tables.items():
-        stems = {name for file, it in zip(files, instances, strict=True) for name in (file.stem, it.name)}
-        if costs and not stems & set(costs):
-            raise ValueError(f"{folder / table}: has no row for any of the {len(files)} problem files beside it")
+    table, costs = _cost_table(files[0].parent)
+    cells = [costs.get(file.stem, costs.get(it.name)) for file, it in zip(files, instances, strict=True)]
+    if costs and not any(cells):
+        raise ValueError(f"{table}: has no row for any of the {len(files)} problem files beside it")
+    for file, instance, cell in zip(files, instances, cells, strict=True):
+        beside = [file.with_name(file.stem + suffix) for suffix in (".sol", ".opt.tour")]
+        found = next((path for path in beside if path.exists()), None)
+        if found:
+            solution = read_solution(found, instance)
+            if not solution.feasible:
+                raise ValueError(f"{found}: is not a solution of {instance.name}: {solution.violations[0]}")
+        elif cell is not None and not (is_number(cell) and is_possible_cost(float(cell), instance.metric)):
+            kind = "a whole number" if instance.metric.rounded else "a number"
+            raise ValueError(f"{table}: cost of {file.stem} is {cell!r}, expected {kind} above 0")
     return [replace(instance, name=file.stem) for file, instance in zip(files, instances, strict=True)]
 
 
-def _cost_table(folder: Path) -> tuple[str, dict[str, str]]:
-    """Return the name of the table of costs in a folder, and the last cell of each instance's row."""
-    for table in COST_TABLES:
-        file = folder / table
-        if not file.is_file():
-            continue
-        raw = file.read_bytes()
-        if not raw.strip() or b"\0" in raw:
-            raise ValueError(f"{file}: not a table of costs (rows NAME,...,cost)")
-        try:
-            rows = list(csv.reader(raw.decode("utf-8-sig", "replace").splitlines()))
-        except csv.Error as error:
-            raise ValueError(f"{file}: not a table of costs ({error})") from None
-        return table, {row[0].strip(): row[-1].strip() for row in rows if row}
-    return "", {}
-
-
-def _check_best_known(file: Path, instance: Instance, table: tuple[str, dict[str, str]]) -> None:
-    """Raise ValueError for a best-known cost that `read` ignored because it is not valid."""
-    for suffix in (".sol", ".opt.tour"):
-        beside = file.with_name(file.stem + suffix)
-        if beside.exists():
-            solution = read_solution(beside, instance)
-            if not solution.feasible:
-                raise ValueError(f"{beside}: is not a solution of {instance.name}: {solution.violations[0]}")
-            return
-    name, costs = table
-    cell = costs.get(file.stem, costs.get(instance.name))
-    if cell is not None and not (is_number(cell) and is_possible_cost(float(cell), instance.metric)):
-        kind = "a whole number" if instance.metric.rounded else "a number"
-        raise ValueError(f"{file.with_name(name)}: cost of {file.stem} is {cell!r}, expected {kind} above 0")
+def _cost_table(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return the table of costs in a folder, and the last cell of each instance's row."""
+    files = [folder / table for table in COST_TABLES if (folder / table).is_file()]
+    if not files:
+        return folder, {}
+    try:
+        rows = list(csv.reader(read_text(files[0], (".csv",)).splitlines()))
+    except (csv.Error, ValueError) as error:
+        reason = str(error).removeprefix(f"{files[0]}: ")
+        raise ValueError(f"{files[0]}: not a table of costs, rows NAME,...,cost ({reason})") from None
+    return files[0], {row[0].strip(): row[-1].strip() for row in rows if row}
 
 
 # --- generated sets --------------------------------------------------------------------------------------------------
 
 
 def _uniform(selection: Selection) -> BenchSet:
-    """Return 10,000 TSP100 and 10,000 CVRP100 of Kool et al. (2019), with the mean costs of the optimum and of LKH3."""
-    groups = {"tsp": "TSP100", "cvrp": "CVRP100"}
-    wanted = [problem for problem in PROBLEMS if selection.problem in (None, problem)]
+    """Return 10,000 TSP100 and 10,000 CVRP100 of Kool et al. (2019)."""
+    groups = {problem: f"{problem.upper()}100" for problem in selection.problems}
     entries = [
-        Entry(groups[problem], as_instance(sample, f"{groups[problem]}-{i:05d}"))
-        for problem in wanted
+        Entry(group, as_instance(sample, f"{group}-{i:05d}"))
+        for problem, group in groups.items()
         for i, sample in enumerate(kool_test_set(problem, min(selection.limit or KOOL_COUNT, KOOL_COUNT)))
     ]
-    columns = tuple(groups[problem] for problem in wanted)
-    return BenchSet(
-        name="uniform",
-        title=f"Uniform {' and '.join(columns)}",
-        entries=tuple(entries),
-        groups=columns,
-        total=False,
-        full=dict.fromkeys(columns, KOOL_COUNT),
-        mean_costs={"TSP100": 7.765, "CVRP100": 15.65},
-        batch_size=BATCH_SIZE,
-        notes=("gaps are those of mean costs over the 10,000: the optimum's 7.765 (TSP100), LKH3's 15.65 (CVRP100)",),
-    )
+    title, full = f"Uniform {' and '.join(groups.values())}", dict.fromkeys(groups.values(), KOOL_COUNT)
+    note = "gaps are those of mean costs over the 10,000: the optimum's 7.765 (TSP100), LKH3's 15.65 (CVRP100)"
+    return BenchSet("uniform", title, entries, full, BATCH_SIZE, (note,))
 
 
 def _synthetic(data: Path) -> BenchSet:
     folder = data / "synthetic" if (data / "synthetic").is_dir() else data
-    files = sorted(folder.glob("*.npz"), key=lambda file: (not file.name.startswith("tsp"), file.name))
-    files = [file for file in files if file.name.startswith(PROBLEMS)]
+    files = [file for problem in PROBLEMS for file in sorted(folder.glob(f"{problem}*.npz"))]
     if not files:
         raise ValueError(f"{folder}: --data has no file of the set synthetic, such as tsp_cluster_100.npz")
-    entries = tuple(Entry(file.stem, instance) for file in files for instance in read_npz(file))
-    groups = tuple(file.stem for file in files)
-    full = {group: sum(entry.group == group for entry in entries) for group in groups}
-    return BenchSet("synthetic", "Synthetic sets", entries, groups, total=False, full=full, batch_size=BATCH_SIZE)
+    groups = {file.stem: read_npz(file) for file in files}
+    entries = [Entry(group, instance) for group, instances in groups.items() for instance in instances]
+    full = {group: len(instances) for group, instances in groups.items()}
+    return BenchSet("synthetic", "Synthetic sets", entries, full, BATCH_SIZE)
 
 
-def read_npz(file: Path) -> Iterator[Instance]:
+def read_npz(file: Path) -> list[Instance]:
     """Return the instances of an .npz file.
 
     It holds coords (B, n, 2), for CVRP demand (B, n) and capacity (B,), and optionally reference_cost (B,).
     """
     try:
         with np.load(file) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+            arrays = dict(stored)
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file}: not an .npz file ({str(error).splitlines()[0]})") from None
-    needed = ("coords",) if file.name.startswith("tsp") else ("coords", "demand", "capacity")
-    for name in needed:
+    for name in ("coords",) if file.name.startswith("tsp") else ("coords", "demand", "capacity"):
         if name not in arrays:
             raise ValueError(f"{file}: {name} is missing; the file has {', '.join(arrays) or 'nothing'}")
     count = len(arrays["coords"])
     for name, values in arrays.items():
         if len(np.atleast_1d(values)) != count:
             raise ValueError(f"{file}: {name} has shape {values.shape}, but there are {count} instances in coords")
-    return _instances(file, arrays, count)
-
-
-def _instances(file: Path, arrays: Mapping[str, np.ndarray], count: int) -> Iterator[Instance]:
+    instances = []
     for i in range(count):
         one = {name: values[i] for name, values in arrays.items()}
-        try:
-            yield Instance(
-                name=f"{file.stem}-{i:04d}",
-                coords=one["coords"].astype(np.float64),
-                metric=Metric.EXACT,
-                demand=one["demand"].astype(np.float64) if "demand" in one else None,
-                capacity=float(one["capacity"]) if "capacity" in one else None,
-                best_known=float(one["reference_cost"]) if "reference_cost" in one else None,
-            )
-        except ValueError as error:
-            raise ValueError(f"{file}: instance {i}: {error}") from None
+        capacity, best_known = (float(one[name]) if name in one else None for name in ("capacity", "reference_cost"))
+        with errors_name(f"{file}: instance {i}"):
+            instance = Instance(f"{file.stem}-{i:04d}", one["coords"], Metric.EXACT, one.get("demand"), capacity)
+            instances.append(replace(instance, best_known=best_known))
+    return instances
 
 
 def _scaling(selection: Selection) -> BenchSet:
     """Return uniform instances of growing size; each depends on (problem, N, i) alone."""
-    wanted = [problem for problem in PROBLEMS if selection.problem in (None, problem)]
     entries = []
-    for problem in wanted:
+    for problem in selection.problems:
         for n, count in SCALING_SIZES.items():
             for i in range(min(count, selection.limit or count)):
                 rng = np.random.default_rng([SCALING_SEED, PROBLEMS.index(problem), n, i])
                 sample = generate(rng, problem, n, "uniform")
                 entries.append(Entry(f"{problem} {n}", as_instance(sample, f"{problem}-{n}-{i}")))
-    groups = tuple(dict.fromkeys(entry.group for entry in entries))
-    return BenchSet("scaling", "Scaling, uniform", tuple(entries), groups, total=False)
+    return BenchSet("scaling", "Scaling, uniform", entries)
 
 
 # --- selection -------------------------------------------------------------------------------------------------------
@@ -335,31 +299,25 @@ def _scaling(selection: Selection) -> BenchSet:
 
 def _select(found: BenchSet, selection: Selection) -> BenchSet:
     """Return the selected part of a set; ValueError if it is empty, or if a name matches nothing."""
-    entries = [entry for entry in found.entries if selection.problem in (None, entry.instance.problem)]
+    entries = [entry for entry in found.entries if entry.instance.problem in selection.problems]
     if selection.instances is not None:
-        is_selected = _name_filter(found, selection.instances)
-        entries = [entry for entry in entries if is_selected(entry.instance.name)]
+        names = _matching([entry.instance.name for entry in found.entries], found.name, selection.instances)
+        entries = [entry for entry in entries if entry.instance.name in names]
     if selection.limit is not None:
         by_group = [[entry for entry in entries if entry.group == group] for group in found.groups]
-        kept = {entry for members in by_group for entry in members[: selection.limit]}
-        entries = [entry for entry in entries if entry in kept]
+        entries = [entry for members in by_group for entry in members[: selection.limit]]
     if not entries:
-        raise ValueError(
-            f"{found.name}: no instance is left of {len(found.entries)} with --problem {selection.problem}"
-        )
-    groups = tuple(group for group in found.groups if any(entry.group == group for entry in entries))
-    return replace(found, entries=tuple(entries), groups=groups)
+        count = len(found.entries)
+        raise ValueError(f"{found.name}: no instance is left of {count} with --problem {selection.problem}")
+    return replace(found, entries=entries)
 
 
-def _name_filter(found: BenchSet, text: str) -> Callable[[str], bool]:
-    """Return a test for names by a comma-separated list; X-n101 stands for X-n101-k25."""
-    patterns = [part.strip() for part in SELECTIONS.get(text, text).split(",") if part.strip()]
-    names = [entry.instance.name for entry in found.entries]
-
-    def matches(name: str, pattern: str) -> bool:
-        return fnmatchcase(name, pattern) or name.startswith(f"{pattern}-")
-
-    for pattern in patterns:
-        if not any(matches(name, pattern) for name in names):
-            raise ValueError(f"{found.name}: --instances has {pattern!r}, which matches none of {len(names)} names")
-    return lambda name: any(matches(name, pattern) for pattern in patterns)
+def _matching(names: Sequence[str], set_name: str, text: str) -> set[str]:
+    """Return the names in a comma-separated list of names and patterns; X-n101 stands for X-n101-k25."""
+    selected: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in SELECTIONS.get(text, text).split(","))):
+        matched = {name for name in names if fnmatchcase(name, pattern) or name.startswith(f"{pattern}-")}
+        if not matched:
+            raise ValueError(f"{set_name}: --instances has {pattern!r}, which matches none of {len(names)} names")
+        selected |= matched
+    return selected

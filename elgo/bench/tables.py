@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from elgo.bench import published
+from elgo.bench.methods import time_limit
 from elgo.bench.run import BenchConfig, Key, Record
+from elgo.bench.sets import GENERATED, MEAN_COSTS
 from elgo.problem.solution import format_cost
+from elgo.solve.result import format_table
 
 PUBLISHED = "(published)"
 
@@ -25,17 +28,7 @@ class Table:
 
     def text(self) -> str:
         """Return the table for a terminal: columns aligned, the first one to the left."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-
-        def line(cells: Sequence[str]) -> str:
-            first, *rest = zip(cells, widths, strict=True)
-            return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
-
-        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        notes = [f"- {note}" for note in self.notes]
-        return "\n".join(
-            [self.title, "", line(self.header), rule, *map(line, self.rows), *([""] if notes else []), *notes]
-        )
+        return self._join(self.title, *format_table([self.header, *self.rows]))
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
@@ -44,9 +37,11 @@ class Table:
             return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
         rule = "|---|" + "---:|" * (len(self.header) - 1)
-        notes = [f"- {note}" for note in self.notes]
-        table = [line(self.header), rule, *map(line, self.rows)]
-        return "\n".join([f"## {self.title}", "", *table, *([""] if notes else []), *notes])
+        return self._join(f"## {self.title}", line(self.header), rule, *map(line, self.rows))
+
+    def _join(self, title: str, *table: str) -> str:
+        """Return the lines of a table below its title and above its notes."""
+        return "\n".join([title, "", *table, *([""] if self.notes else []), *(f"- {note}" for note in self.notes)])
 
     def html(self) -> str:
         """Return the table as HTML, published rows marked by a class."""
@@ -61,7 +56,7 @@ class Table:
         return f"{head}\n<table><thead>{line(self.header, 'th')}</thead>\n<tbody>{body}</tbody></table><ul>{notes}</ul>"
 
 
-def reference_gaps(config: BenchConfig, records: Sequence[Record]) -> tuple[dict[Key, float], bool]:
+def reference_gaps(records: Sequence[Record]) -> tuple[dict[Key, float], bool]:
     """Return the gap of each solved record in percent, and whether some are to the best cost of this run.
 
     The reference is the best-known cost; else the mean cost of the group in the literature (the mean of these gaps is
@@ -77,8 +72,8 @@ def reference_gaps(config: BenchConfig, records: Sequence[Record]) -> tuple[dict
         best = min(costs[record.instance])
         if record.gap is not None:
             gaps[record.key] = record.gap
-        elif record.group in config.mean_costs:
-            gaps[record.key] = 100 * (cost / config.mean_costs[record.group] - 1)
+        elif record.group in MEAN_COSTS:
+            gaps[record.key] = 100 * (cost / MEAN_COSTS[record.group] - 1)
         elif len(costs[record.instance]) > 1 and best > 0:
             gaps[record.key] = 100 * (cost / best - 1)
             uses_best_of_run = True
@@ -87,42 +82,38 @@ def reference_gaps(config: BenchConfig, records: Sequence[Record]) -> tuple[dict
 
 def main_table(config: BenchConfig, records: Sequence[Record], with_published: bool = True) -> Table:
     """Return the table in the paper's layout: a row for each method, then the published ones, marked."""
-    groups = list(config.instances)
-    with_total = config.total and len(groups) > 1
-    columns = [column for group in groups for column in _columns(config, group)]
+    with_total = config.set not in GENERATED and len(config.instances) > 1
     by_method = {name: [record for record in records if record.method == name] for name in config.methods}
-    gaps, uses_best_of_run = reference_gaps(config, records)
+    gaps, uses_best_of_run = reference_gaps(records)
     any_failed = any(record.cost is None for record in records)
-    header = ["", *(title for title, _, _ in columns), *["all"] * with_total, "seconds", *["failed"] * any_failed]
+    header = [""]
+    for group in config.instances:
+        header += [f"{group} cost", f"{group} gap"] if group in MEAN_COSTS else [group]
+    header += [*["all"] * with_total, "seconds", *["failed"] * any_failed]
     rows = []
     for name, own in by_method.items():
-        cells = [_cell(own, gaps, group, kind) for _, group, kind in columns]
+        cells = [cell for group in config.instances for cell in _cells(own, gaps, group)]
         cells += [mean_gap(own, gaps)] * with_total
         cells.append(_seconds(fmean(record.seconds for record in own)) if own else "-")
         cells += [str(sum(record.cost is None for record in own))] * any_failed
         rows.append((_progress_name(config, name, own), *cells))
     literature = published.published(config.set) if with_published else {}
     for name, figures in literature.items():
-        cells = [figures.get(group, "-") if kind == "gap" else "-" for _, group, kind in columns]
+        cells = []
+        for group in config.instances:
+            cells += [*["-"] * (group in MEAN_COSTS), figures.get(group, "-")]
         cells += [figures.get("all", "-")] * with_total
         rows.append((f"{name} {PUBLISHED}", *cells, *["-"] * (1 + any_failed)))
     notes = _notes(config, by_method, uses_best_of_run, bool(literature))
     return Table(f"{config.title}: mean gap %", tuple(header), tuple(rows), tuple(notes))
 
 
-def _columns(config: BenchConfig, group: str) -> list[tuple[str, str, str]]:
-    """Return title, group and kind of a group's columns: the mean cost too where the literature gives mean costs."""
-    if group in config.mean_costs:
-        return [(f"{group} cost", group, "cost"), (f"{group} gap", group, "gap")]
-    return [(group, group, "gap")]
-
-
-def _cell(own: Sequence[Record], gaps: Mapping[Key, float], group: str, kind: str) -> str:
+def _cells(own: Sequence[Record], gaps: Mapping[Key, float], group: str) -> list[str]:
+    """Return the mean gap in a group, after the mean cost where the literature gives mean costs."""
     inside = [record for record in own if record.group == group]
     costs = [record.cost for record in inside if record.cost is not None]
-    if kind == "gap":
-        return mean_gap(inside, gaps)
-    return f"{fmean(costs):.4f}" if costs else "-"
+    mean_cost = [f"{fmean(costs):.4f}" if costs else "-"] * (group in MEAN_COSTS)
+    return [*mean_cost, mean_gap(inside, gaps)]
 
 
 def mean_gap(records: Sequence[Record], gaps: Mapping[Key, float]) -> str:
@@ -151,26 +142,25 @@ def _notes(
     config: BenchConfig, by_method: Mapping[str, Sequence[Record]], uses_best_of_run: bool, with_published: bool
 ) -> list[str]:
     threads = int(config.options["threads"])
-    cores = "one thread" if threads == 1 else f"{threads} threads"
     notes = [
-        f"{sum(config.instances.values())} instances, {cores}, seed {int(config.options['seed'])}; "
-        f"{config.machine['processor']}, {config.date[:10]}; seconds are the mean per instance"
+        f"{sum(config.instances.values())} instances, {'one thread' if threads == 1 else f'{threads} threads'}, "
+        f"seed {int(config.options['seed'])}; {config.machine['processor']}, {config.date[:10]}; "
+        "seconds are the mean per instance",
+        *config.notes,
     ]
-    notes += config.notes
     if uses_best_of_run:
         notes.append("instances without a best-known cost: gaps are to the best cost of this run")
-    counts = [(config.instances[group], config.full[group]) for group in config.instances if group in config.full]
+    counts = [(count, config.full[group]) for group, count in config.instances.items() if group in config.full]
     if any(count < full for count, full in counts):
         parts = ", ".join(f"{count} of {full}" for count, full in counts)
         notes.append(f"a part of the set ({parts}); published figures are for all of it")
     if with_published and config.set in published.NOTES:
         notes.append(published.NOTES[config.set])
-    for name, limit in config.limits.items():
-        spent = [record.seconds for record in by_method[name]]
-        if spent and fmean(spent) > 1.05 * limit + 0.05:
-            notes.append(
-                f"{name} took longer than its limit: {fmean(spent):.2f} s on average, at most {max(spent):.2f} s"
-            )
+    for name, own in by_method.items():
+        limit, spent = time_limit(name), [record.seconds for record in own]
+        if limit and spent and fmean(spent) > 1.05 * limit + 0.05:
+            seconds = f"{fmean(spent):.2f} s on average, at most {max(spent):.2f} s"
+            notes.append(f"{name} took longer than its limit: {seconds}")
     for name, own in by_method.items():
         failed = [record for record in own if record.error]
         if failed:
@@ -180,7 +170,7 @@ def _notes(
 
 def instance_table(config: BenchConfig, records: Sequence[Record]) -> Table:
     """Return a table with a row per instance: N, best-known cost, and the gap (or else the cost) of each method."""
-    gaps, _ = reference_gaps(config, records)
+    gaps, _ = reference_gaps(records)
     by_key = {record.key: record for record in records}
     instances = {record.instance: record for record in records}
     rows = []

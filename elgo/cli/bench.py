@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from elgo.cli.data import DataOption
+from elgo.cli.train import SetOption, train_with_progress
+
+if TYPE_CHECKING:
+    from elgo.bench.command import Forecast, OnProgress
+    from elgo.bench.run import Record
 
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads of every method that can use them.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every method.")]
@@ -22,6 +30,27 @@ InstancesOption = Annotated[
 LimitOption = Annotated[
     int | None, typer.Option(min=1, help="Only the first instances of each group, at most this many.")
 ]
+
+
+@contextmanager
+def bench_progress(quiet: bool) -> Iterator[OnProgress]:
+    """Yield the function that shows the progress of a benchmark: a bar, or else a plain line every few seconds."""
+    from elgo.cli.progress import LINE_SECONDS, cost_facts, progress_bar
+
+    last_line = 0.0
+    with progress_bar(quiet) as show_bar:
+
+        def show(forecast: Forecast, record: Record | None) -> None:
+            nonlocal last_line
+            line = ""
+            if record and time.monotonic() - last_line > LINE_SECONDS:
+                last_line = time.monotonic()
+                facts = [record.error] if record.cost is None else cost_facts(record.cost, record.best_known)
+                facts.append(f"{record.seconds:.2f} s")
+                line = f"{forecast.line()}  {record.method} {record.instance}: {', '.join(facts)}"
+            show_bar(forecast.fraction(), forecast.line(), line)
+
+        yield show
 
 
 class SetFirst(TyperGroup):
@@ -77,11 +106,9 @@ def run(
 
     limits = parse_limits(time_limits)
     bench_set = load_set(name, data, Selection(problem, instances, limit))
-    problems = {entry.instance.problem for entry in bench_set.entries}
-    chosen = parse_methods(methods, baselines, limits, problems)
+    chosen = parse_methods(methods, baselines, limits, bench_set.problems)
 
     from elgo.bench.command import bench
-    from elgo.cli.bench_progress import bench_progress
 
     target = folder or Path("bench") / bench_set.name
     with bench_progress(quiet) as show:
@@ -111,15 +138,13 @@ def compare(
 
     pairs = compare_results(a, b)
     print(compare_table(a, b, pairs).text())
-    if any(pair.regression for pair in pairs):
+    if any(pair.verdict.startswith("WORSE") for pair in pairs):
         raise typer.Exit(1)
 
 
 def ablations(
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each variant.")] = 1000,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of every config.")
-    ] = None,
+    sets: SetOption = None,
     variants: Annotated[
         str | None, typer.Option(metavar="CONFIGS", help="Which variants, separated by commas.", show_default="all")
     ] = None,
@@ -137,21 +162,17 @@ def ablations(
     quiet: QuietOption = False,
 ) -> None:
     """Train every ablation of the paper briefly on the same data; print its tables with ours beside them."""
-    from functools import partial
-
-    from elgo.bench.ablations import VARIANTS, make_variants, measure_variants, train_variants
+    from elgo.bench.ablations import VARIANTS, make_variants, measure_variants
     from elgo.bench.methods import Options
     from elgo.bench.sets import Selection, load_set
-    from elgo.cli.bench_progress import bench_progress
-    from elgo.cli.train_progress import train_with_progress
     from elgo.model.rollout import torch_threads
 
     names = [name.strip() for name in variants.split(",")] if variants else list(VARIANTS)
     bench_set = load_set("tsplib", data, Selection(None, instances, limit))
-    configs = make_variants(names, steps, sets or [])
+    configs, runs = make_variants(names, steps, sets or []), folder / "training"
     with torch_threads(threads):
-        trained = train_variants(configs, folder, protocol, partial(train_with_progress, quiet=quiet))
+        weights = {x: train_with_progress(configs[x], runs / x, folder / "data", quiet) for x in configs}
     with bench_progress(quiet) as show:
-        table = measure_variants(configs, trained, bench_set, Options(seed, threads), folder, show)
+        table = measure_variants(configs, weights, protocol, bench_set, Options(seed, threads), folder, show)
     print(table.text())
     print(f"\nwrote {folder / 'ablations.md'}")

@@ -5,29 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from elgo.problem.files import COST_TABLES, read, read_solution
+from elgo.problem.files import problem_files, read, read_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.search.fallback import fallback_routes
 from elgo.solve.config import ModelName
 
-SUFFIXES = (".tsp", ".vrp", ".csv")
 
-
-def problem_files(paths: Sequence[Path]) -> list[Path]:
+def expand_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the files that the paths name, each once; a folder stands for the problem files in it, sorted."""
-    files: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            files.append(path)
-            continue
-        inside = [
-            p for p in sorted(path.iterdir()) if p.suffix.lower() in SUFFIXES and p.name.lower() not in COST_TABLES
-        ]
-        if not inside:
-            raise ValueError(f"{path}: no problem files ({', '.join(SUFFIXES)}) in this folder")
-        files += inside
-    return list(dict.fromkeys(files))
+    return list(dict.fromkeys(file for path in paths for file in (problem_files(path) if path.is_dir() else [path])))
 
 
 def read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:

@@ -25,46 +25,14 @@ class PlotFormat(StrEnum):
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Where an option puts its pictures: into one file, or into a folder under the names of the problem files."""
-
-    option: str
-    path: Path
-    suffix: str  # of the names in a folder
-
-    @property
-    def is_file(self) -> bool:
-        """True if the option names one picture."""
-        return self.path.suffix.lower() in (f".{kind.value}" for kind in PlotFormat)
-
-    def check(self, files: Sequence[Path]) -> None:
-        """Create the folder; raise ValueError if pictures of these files cannot be written there."""
-        suffix = self.path.suffix
-        if suffix and not self.is_file and not self.path.is_dir():
-            raise ValueError(f"{self.path}: {self.option} ends in {suffix!r}; name a .png or .svg file, or a folder")
-        if self.is_file and len(files) > 1:
-            raise ValueError(
-                f"{self.path}: {self.option} names one picture for {len(files)} problem files; name a folder"
-            )
-        if self.is_file:
-            check_file(self.option, self.path)
-        else:
-            _check_names(files)
-            _make_folder(self.option, self.path)
-
-    def of(self, file: Path) -> Path:
-        """Return the picture of a problem file."""
-        return self.path if self.is_file else self.path / f"{file.stem}{self.suffix}"
-
-
-@dataclass(frozen=True)
 class Outputs:
-    """Where results are written; each output is optional."""
+    """Where results are written; each output is optional. A plot is one picture, or a folder of pictures."""
 
     json_file: Path | None
     solutions: Path | None
-    plot: Pictures | None
-    plot_history: Pictures | None
+    plot: Path | None
+    plot_history: Path | None
+    plot_format: PlotFormat
 
     def prepare(self, files: Sequence[Path]) -> None:
         """Create the folders; raise ValueError or OSError now for what could not be written after the solving."""
@@ -74,11 +42,12 @@ class Outputs:
         for file in files:
             if file.suffix.lower() == ".vrp" and file.parent.resolve() == folder:
                 raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
-        pictures = [found for found in (self.plot, self.plot_history) if found]
-        if len({found.of(files[0]).resolve() for found in pictures}) < len(pictures):
-            raise ValueError(f"{pictures[0].path}: --plot and --plot-history name the same file")
-        for found in pictures:
-            found.check(files)
+        plots = [path.resolve() for path in (self.plot, self.plot_history) if path and _is_picture(path)]
+        if len(set(plots)) < len(plots):
+            raise ValueError(f"{self.plot}: --plot and --plot-history name the same file")
+        for option, path in (("--plot", self.plot), ("--plot-history", self.plot_history)):
+            if path:
+                _check_plot(option, path, files)
         if self.json_file:
             check_file("--json", self.json_file)
         if self.solutions:
@@ -94,9 +63,30 @@ class Outputs:
             suffix = ".tour" if result.instance.problem == "tsp" else ".sol"
             write_solution(self.solutions / (file.stem + suffix), result.solution)
         if self.plot:
-            save_plot(result.solution, self.plot.of(file))
+            save_plot(result.solution, self._picture(self.plot, file.stem))
         if self.plot_history:
-            save_history(result, self.plot_history.of(file))
+            save_history(result, self._picture(self.plot_history, f"{file.stem}.history"))
+
+    def _picture(self, path: Path, name: str) -> Path:
+        return path if _is_picture(path) else path / f"{name}.{self.plot_format.value}"
+
+
+def _is_picture(path: Path) -> bool:
+    """True if a path names one picture, not a folder of pictures."""
+    return path.suffix.lower()[1:] in list(PlotFormat)
+
+
+def _check_plot(option: str, path: Path, files: Sequence[Path]) -> None:
+    """Create the folder; raise ValueError if pictures of these files cannot be written there."""
+    if _is_picture(path):
+        if len(files) > 1:
+            raise ValueError(f"{path}: {option} names one picture for {len(files)} problem files; name a folder")
+        check_file(option, path)
+    else:
+        if path.suffix and not path.is_dir():
+            raise ValueError(f"{path}: {option} ends in {path.suffix!r}; name a .png or .svg file, or a folder")
+        _check_names(files)
+        _make_folder(option, path)
 
 
 def check_file(option: str, file: Path) -> None:

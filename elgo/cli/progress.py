@@ -1,14 +1,14 @@
-"""Progress of `elgo solve` on stderr: a bar for each instance being solved, or plain lines without a terminal."""
+"""Progress on stderr: bars on a terminal, elsewhere plain lines, nothing when quiet."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from elgo.problem.solution import format_cost, format_gap, gap
@@ -23,6 +23,33 @@ LINE_SECONDS = 5.0  # between plain lines
 ESTIMATE_SECONDS = 1.0  # of rollouts before the time that they will take is estimated
 
 
+def cost_facts(cost: float, best_known: float | None, comma: str = "") -> list[str]:
+    """Return a cost, and its gap if there is one, as words for a line."""
+    percent = gap(cost, best_known)
+    found = [f"cost {format_cost(cost, comma)}"]
+    return found if percent is None else [*found, f"gap {format_gap(percent)} %"]
+
+
+@contextmanager
+def progress_bar(quiet: bool, with_remaining: bool = False) -> Iterator[Callable[[float, str, str], None]]:
+    """Yield a function that shows a fraction and a text in a bar on a terminal; elsewhere it prints a line, if any."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    on_terminal = sys.stderr.isatty() and not quiet
+    columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    columns += [TimeRemainingColumn()] * with_remaining
+    with Progress(*columns, console=Console(stderr=True), disable=not on_terminal) as bars:
+        bar = bars.add_task("preparing", total=1.0)
+
+        def show(fraction: float, text: str, line: str) -> None:
+            bars.update(bar, completed=fraction, description=text)
+            if line and not on_terminal and not quiet:
+                print(line, file=sys.stderr, flush=True)
+
+        yield show
+
+
 @dataclass
 class _Running:
     """An instance that is being solved."""
@@ -35,13 +62,8 @@ class _Running:
     last_line: float = field(default_factory=time.monotonic)
     cost: float | None = None
     fraction: float = 0.0
-    first: tuple[float, float] | None = None  # time and fraction of the first report
+    first: tuple[float, float] = (math.inf, 0.0)  # time and fraction of the first report
     estimated: bool = False  # in a line
-
-    def advance(self, fraction: float) -> None:
-        """Take note of the fraction of the rollouts that are done."""
-        self.fraction = fraction
-        self.first = self.first or (time.monotonic(), fraction)
 
     def done(self) -> float:
         """Return the length of the bar, 0 to 1."""
@@ -51,15 +73,12 @@ class _Running:
         """Return the seconds until the end: exact with a time limit, an estimate for the policy; None if unknown."""
         if self.limit is not None:
             return max(0.0, self.begin + self.limit - time.monotonic())
-        begin, before = self.first or (math.inf, 0.0)
-        passed = time.monotonic() - begin
-        if passed < ESTIMATE_SECONDS or self.fraction == before:
-            return None
-        return (1 - self.fraction) * passed / (self.fraction - before)
+        passed, advance = time.monotonic() - self.first[0], self.fraction - self.first[1]
+        return (1 - self.fraction) * passed / advance if passed >= ESTIMATE_SECONDS and advance else None
 
     def facts(self, comma: str = "") -> list[str]:
         """Return what is known so far, as words for a line."""
-        found = [] if self.cost is None else _costs(self.cost, self.best_known, comma)
+        found = [] if self.cost is None else cost_facts(self.cost, self.best_known, comma)
         left = self.left()
         if self.limit is None:
             found.append(f"{100 * self.fraction:.0f} %")
@@ -69,7 +88,7 @@ class _Running:
 
 
 class BatchProgress:
-    """Shows the progress of a batch, as its observer; nothing is shown when quiet."""
+    """Shows the progress of `elgo solve`, as the observer of its batch: a bar or lines for each running instance."""
 
     def __init__(self, items: Sequence[BatchItem], quiet: bool) -> None:
         from rich.console import Console
@@ -78,28 +97,21 @@ class BatchProgress:
         self.items, self.quiet = items, quiet
         self.on_terminal = sys.stderr.isatty() and not quiet
         title, facts = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[facts]}"))
-        console = Console(stderr=True, highlight=False)
-        columns = (title, BarColumn(24), facts)
-        self.bars = Progress(
-            *columns, console=console, disable=not self.on_terminal, transient=True, auto_refresh=False
-        )
+        columns, console = (title, BarColumn(24), facts), Console(stderr=True, highlight=False)
+        hidden = not self.on_terminal
+        self.bars = Progress(*columns, console=console, disable=hidden, transient=True, auto_refresh=False)
         self.running: dict[int, _Running] = {}
-        self.over = Event()
-        self.lock = Lock()
+        self.over, self.lock = Event(), Lock()
         self.refresher = Thread(target=self._refresh, daemon=True)
 
     def __enter__(self) -> BatchProgress:
         self.bars.start()
-        if not self.quiet:
-            self.refresher.start()
+        self.refresher.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.over.set()
-        if not self.quiet:
-            self.refresher.join()
+        self.refresher.join()
         self.bars.stop()
 
     def started(self, number: int) -> None:
@@ -110,7 +122,7 @@ class BatchProgress:
         bar = self.bars.add_task(title, total=1.0, facts="")
         with self.lock:
             self.running[number] = _Running(title, instance.best_known, limit, bar)
-        if config.policy_only and not self.quiet:
+        if config.policy_only:
             from elgo.solve.policy import rollout_counts
 
             starts, symmetries = rollout_counts(instance, config)
@@ -121,8 +133,10 @@ class BatchProgress:
         self.running[number].cost = improvement.cost
 
     def advanced(self, number: int, fraction: float) -> None:
-        """Show how far the policy is."""
-        self.running[number].advance(fraction)
+        """Show the fraction of the policy's rollouts that are done."""
+        running = self.running[number]
+        running.fraction = fraction
+        running.first = min(running.first, (time.monotonic(), fraction))
 
     def finished(self, number: int, result: Result) -> None:
         """Print a line for a solved instance, unless it is the only one and the table follows on the same terminal."""
@@ -130,12 +144,12 @@ class BatchProgress:
             running = self.running.pop(number)
         self.bars.remove_task(running.bar)
         self.bars.refresh()
-        facts = [*_costs(result.cost, running.best_known), f"{result.seconds.total:.2f} s"]
+        facts = [*cost_facts(result.cost, running.best_known), f"{result.seconds.total:.2f} s"]
         if result.interrupted:
             facts.append("interrupted")
         elif self.items[number].config.start and not result.starts:
             facts.append("classical start, since the model was not ready in time")
-        if not self.quiet and (len(self.items) > 1 or not self.on_terminal):
+        if len(self.items) > 1 or not self.on_terminal:
             self._print(f"{running.title}: {', '.join(facts)}")
 
     def _refresh(self) -> None:
@@ -143,8 +157,7 @@ class BatchProgress:
             with self.lock:
                 for running in self.running.values():
                     self._show(running)
-            if self.on_terminal:
-                self.bars.refresh()
+            self.bars.refresh()
 
     def _show(self, running: _Running) -> None:
         if self.on_terminal:
@@ -159,11 +172,5 @@ class BatchProgress:
     def _print(self, line: str) -> None:
         if self.on_terminal:
             self.bars.console.print(line, markup=False)
-        else:
+        elif not self.quiet:
             print(line, file=sys.stderr, flush=True)
-
-
-def _costs(cost: float, best_known: float | None, comma: str = "") -> list[str]:
-    percent = gap(cost, best_known)
-    found = [f"cost {format_cost(cost, comma)}"]
-    return found if percent is None else [*found, f"gap {format_gap(percent)} %"]

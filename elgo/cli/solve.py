@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -10,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elgo.cli.outputs import Outputs, Pictures, PlotFormat, Solved
+from elgo.cli.outputs import Outputs, PlotFormat, Solved
+from elgo.problem.solution import format_cost, format_gap
 from elgo.solve.config import SolveConfig
+from elgo.solve.result import Result, format_table
 
 if TYPE_CHECKING:
     from elgo.solve.batch import BatchItem
-    from elgo.solve.result import Result
+
+# The fields of SolveConfig in its messages, which are options here.
+_FIELDS = re.compile(r"^\w+|\w+_\w+|(?<=with )model|(?<=[;:] )start\b")
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
@@ -96,85 +101,67 @@ def solve(
     quiet: Quiet = False,
 ) -> None:
     """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
-    suffix = f".{plot_format.value}"
-    outputs = Outputs(
-        json_file,
-        solutions,
-        Pictures("--plot", plot, suffix) if plot else None,
-        Pictures("--plot-history", plot_history, f".history{suffix}") if plot_history else None,
-    )
-    config = SolveConfig(
-        time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory_gb=memory
-    )
-    files, items = _prepare(paths, config, warm_start, capacity, outputs, jobs)
-    solved: list[Solved] = []
+    for option, value in (("--start", start), ("--policy-only", policy_only)):
+        if warm_start and value:
+            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
     try:
-        stopped = _solve_files(files, items, jobs, outputs, quiet, solved)
-    finally:
-        _print_table([result for _, result in solved])
-    _report_infeasible([result for _, result in solved])
-    if stopped:
-        raise KeyboardInterrupt
+        config = SolveConfig(
+            time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory_gb=memory
+        )
+    except ValueError as error:
+        raise ValueError(_FIELDS.sub(lambda name: f"--{name[0].replace('_', '-')}", str(error))) from None
 
-
-def _prepare(
-    paths: Sequence[Path],
-    config: SolveConfig,
-    warm_start: Path | None,
-    capacity: float | None,
-    outputs: Outputs,
-    jobs: int,
-) -> tuple[list[Path], list[BatchItem]]:
-    """Return the problem files and what to do with each; raise ValueError or OSError now for all that is wrong."""
-    from elgo.cli.inputs import check_model, check_vehicles, problem_files, read_all, read_warm_start
+    from elgo.cli.inputs import check_model, check_vehicles, expand_folders, read_all, read_warm_start
     from elgo.solve.batch import BatchItem, share_resources
 
-    for name, value in (("--start", config.start), ("--policy-only", config.policy_only)):
-        if warm_start and value:
-            raise ValueError(f"{warm_start}: --warm-start and {name} are both given; the search has one start")
-    files = problem_files(paths)
+    files = expand_folders(paths)
     instances = read_all(files, capacity)
-    if config.vehicles is not None:
-        check_vehicles(config.vehicles, files, instances, must_fit=not (config.policy_only or warm_start))
-    solution = read_warm_start(warm_start, files, instances, config.vehicles) if warm_start else None
+    if vehicles is not None:
+        check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
+    solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
+    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format)
     outputs.prepare(files)
     if config.policy_name is not None:
         check_model(config.policy_name, instances)
     config = share_resources(config, min(jobs, len(files)))
-    return files, [BatchItem(instance, config, solution) for instance in instances]
+    _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
 
 
-def _solve_files(
-    files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool, solved: list[Solved]
-) -> bool:
-    """Solve the files and append each to `solved`, which the caller has whatever happens; True if Ctrl-C stopped it."""
+def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:
+    """Solve the files, write outputs, and print the table of all that were solved, whatever happens.
+
+    Raises KeyboardInterrupt if Ctrl-C has stopped it, and exits with code 1 when a solution breaks a constraint.
+    """
     from elgo.cli.progress import BatchProgress
     from elgo.solve.batch import Stop, solve_batch
 
-    stop = Stop()
-    with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT):
-        for number, result in solve_batch(items, jobs, stop, progress):
-            solved.append((files[number], result))
-            progress.finished(number, result)
-            outputs.write(solved)
-    return stop.requested
-
-
-def _print_table(results: Sequence[Result]) -> None:
-    """Print the table of results, which is never cut off when it goes into a file or a pipe."""
-    if not results:
-        return
-    from rich.console import Console
-
-    from elgo.cli.tables import results_table
-
-    Console(width=None if sys.stdout.isatty() else 160).print(results_table(results))
-
-
-def _report_infeasible(results: Sequence[Result]) -> None:
-    """Exit with code 1 when a solution breaks a constraint; the first violation of each is named."""
-    infeasible = [result for result in results if not result.solution.feasible]
+    stop, solved = Stop(), list[Solved]()
+    try:
+        with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT):
+            for number, result in solve_batch(items, jobs, stop, progress):
+                solved.append((files[number], result))
+                progress.finished(number, result)
+                outputs.write(solved)
+    finally:
+        if solved:
+            print("\n".join(_table([result for _, result in solved])))
+    infeasible = [result for _, result in solved if not result.solution.feasible]
     for result in infeasible:
         print(f"elgo: {result.instance.name}: infeasible: {result.solution.violations[0]}", file=sys.stderr)
     if infeasible:
         raise typer.Exit(1)
+    if stop.requested:
+        raise KeyboardInterrupt
+
+
+def _table(results: Sequence[Result]) -> list[str]:
+    """Return a table with one row per result, and a last row with the mean gap if several results have a gap."""
+    rows = [("name", "problem", "nodes", "routes", "cost", "best known", "gap %", "seconds")]
+    for result in results:
+        it, routes = result.instance, str(len(result.solution.routes))
+        costs = (format_cost(result.cost), format_cost(it.best_known), format_gap(result.gap))
+        rows.append((it.name, it.problem, str(it.size), routes, *costs, f"{result.seconds.total:.2f}"))
+    gaps = [result.gap for result in results if result.gap is not None]
+    if len(gaps) > 1:
+        rows.append((f"mean of {len(gaps)}", "", "", "", "", "", format_gap(sum(gaps) / len(gaps)), ""))
+    return format_table(rows)

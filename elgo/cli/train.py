@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from elgo.train.config import Config
+
+SMOOTHING = 0.98  # of the loss and the speed
+
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of the config.")
+]
 
 
 def train(
@@ -15,9 +26,7 @@ def train(
         Path | None,
         typer.Option(metavar="FOLDER", help="Folder of the run; a run in it is continued.", show_default="runs/CONFIG"),
     ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of the config.")
-    ] = None,
+    sets: SetOption = None,
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="Minutes to train, instead of the config's steps or minutes.")
     ] = None,
@@ -41,9 +50,62 @@ def train(
 
     chosen = load_config(config, overrides)
 
-    from elgo.cli.train_progress import train_with_progress
     from elgo.model.rollout import torch_threads
 
     with torch_threads(threads) if threads else nullcontext():
         weights = train_with_progress(chosen, folder or Path("runs") / Path(config).stem, data, quiet)
     print(f"wrote {weights}")
+
+
+def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool) -> Path:
+    """Train in a folder and return the weights file; show a bar on a terminal, elsewhere a line now and then."""
+    from elgo.cli.progress import progress_bar
+    from elgo.train.loop import train
+
+    status = StatusLine()
+    quiet = quiet or int(os.environ.get("RANK", "0")) > 0
+    with progress_bar(quiet, with_remaining=True) as show:
+
+        def report(row: dict[str, Any]) -> None:
+            status.add(row)
+            due = status.validated or row["step"] % 100 == 0 or row["done"] == 1
+            show(row["done"], status.line(), f"{100 * row['done']:5.1f} %  {status.line()}" if due else "")
+
+        def message(line: str) -> None:
+            if not quiet:
+                print(line, file=sys.stderr, flush=True)
+
+        try:
+            return train(config, folder, data, report, message)
+        except ImportError as error:  # of a solver that makes labels
+            raise ValueError(str(error)) from error
+
+
+class StatusLine:
+    """Figures of a run in one line: step, smoothed loss, speed, last validation gaps."""
+
+    def __init__(self) -> None:
+        self.loss: float | None = None
+        self.seconds = self.instances = 0.0
+        self.gaps = ""
+        self.validated = False
+        self.last: dict[str, Any] = {}
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take in the figures of a step."""
+        from elgo.train.run import validation_gaps
+
+        self.loss = row["loss"] if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * row["loss"]
+        if self.last:
+            self.seconds = SMOOTHING * self.seconds + row["seconds"] - self.last["seconds"]
+            self.instances = SMOOTHING * self.instances + row["instances"]
+        gaps = validation_gaps(row)
+        self.validated = bool(gaps)
+        if gaps:
+            self.gaps = "  gap " + ", ".join(f"{name} {gap:.2f} %" for name, gap in gaps.items())
+        self.last = row
+
+    def line(self) -> str:
+        """Return the figures as text."""
+        pace = f"  {self.instances / self.seconds:.1f} instances/s" if self.seconds else ""
+        return f"step {self.last['step']}  loss {self.loss:.3f}{pace}{self.gaps}"

@@ -55,7 +55,7 @@ def test_a_regression_is_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_progress_goes_to_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elgo.cli.bench_progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("elgo.cli.progress.LINE_SECONDS", 0.0)
     small.tsplib(tmp_path / "data", ["eil51", "berlin52"])
     done = elgo("bench", tmp_path / "data", "--methods", "nearest", "--folder", tmp_path / "out")
     assert done.exit_code == 0

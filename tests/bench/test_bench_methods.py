@@ -11,6 +11,7 @@ from elgo.bench.methods import (
     Method,
     Options,
     check,
+    family,
     fingerprint,
     parse_limits,
     parse_method,
@@ -75,10 +76,10 @@ def test_baselines_at_every_limit() -> None:
     assert not any(name.startswith(("lkh", "fast_tsp")) for name in names)
     assert [method.name for method in parse_methods("", "fast_tsp", [1.0])] == ["fast_tsp@1"]
     assert [method.name for method in parse_methods("elg:single, elg")] == ["elg:single", "elg"]
-    assert {method.family for method in found[4:6]} == {"pyvrp"}
-    assert parse_method("elg:single").family == "elg"
-    assert parse_method("search@5").family == "search"
-    assert parse_method("elg+search@5").family == "elg+search"
+    assert {family(method.name) for method in found[4:6]} == {"pyvrp"}
+    assert family(parse_method("elg:single").name) == "elg"
+    assert family(parse_method("search@5").name) == "search"
+    assert family(parse_method("elg+search@5").name) == "elg+search"
 
 
 def test_wrong_lists_of_methods() -> None:

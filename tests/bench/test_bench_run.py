@@ -157,7 +157,7 @@ def test_all_methods_meet_an_instance_before_the_next_one(files: Path) -> None:
 
 def test_forecast() -> None:
     entries = tuple(Entry("g", small.instance("tsp", n, name=name)) for name, n in (("a", 10), ("b", 20), ("c", 20)))
-    batches = make_batches(BenchSet("s", "s", entries, ("g",)), parse_methods("elg,pyvrp@3"))
+    batches = make_batches(BenchSet("s", "s", entries), parse_methods("elg,pyvrp@3"))
     forecast = Forecast(batches, [])
     assert forecast.remaining() is None
     assert forecast.line() == "0/6"

@@ -45,7 +45,7 @@ def test_the_whole_sets(data: Path) -> None:
         assert [columns.count(group) for group in found.groups] == groups == list(found.full.values())
         assert all(entry.instance.best_known for entry in found.entries)
         assert found.notes == ()
-    assert load_set("cvrplib-xxl", data / "cvrplib" / "XXL").groups == ("A1", "A2", "L1", "L2")
+    assert load_set("cvrplib-xxl", data / "cvrplib" / "XXL").groups == ["A1", "A2", "L1", "L2"]
     ten = load_set("cvrplib-x", data / "cvrplib" / "X", Selection(instances="ten"))
     assert [int(name[3:].split("-")[0]) for name in names(ten)] == [101, 153, 200, 298, 401, 502, 627, 783, 895, 1001]
 
@@ -62,7 +62,7 @@ def test_synthetic_files(data: Path) -> None:
 
 def test_uniform_instances_are_those_of_the_literature() -> None:
     tsp, cvrp = (load_set("uniform", selection=Selection(problem, limit=2)) for problem in ("tsp", "cvrp"))
-    assert tsp.groups == ("TSP100",)
+    assert tsp.groups == ["TSP100"]
     first, second = (entry.instance for entry in tsp.entries)
     assert first.coords[:2].tolist() == [
         [0.1915194503788923, 0.6221087710398319],
@@ -78,7 +78,7 @@ def test_uniform_instances_are_those_of_the_literature() -> None:
     assert depot_first.demand[:9].tolist() == [0, 1, 3, 1, 4, 4, 1, 6, 3]
     assert depot_first.capacity == 50
     assert cvrp.entries[1].instance.coords[0].tolist() == [0.4377277390071145, 0.7853585837137692]
-    assert load_set("uniform", selection=Selection(limit=1)).groups == ("TSP100", "CVRP100")
+    assert load_set("uniform", selection=Selection(limit=1)).groups == ["TSP100", "CVRP100"]
 
 
 def test_mean_optimal_length_of_uniform_tsp100() -> None:

@@ -181,10 +181,13 @@ def test_wrong_models_are_refused(tmp_path, weights, options: list[str]) -> None
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "elg"], ["model is 'elg'", "policy_only"]),
-        (["--start", "elg", "--policy-only"], ["start is 'elg'", "policy_only"]),
-        (["--starts", 3], ["starts is 3", "policy"]),
-        (["--symmetries", 2], ["symmetries is 2", "policy"]),
+        (["--model", "elg"], ["--model is 'elg', but it needs --policy-only; --start names"]),
+        (
+            ["--start", "elg", "--policy-only"],
+            ["--start is 'elg', but --policy-only does not search; name the model with --model"],
+        ),
+        (["--starts", 3], ["--starts is 3, but it needs a policy: --start or --policy-only"]),
+        (["--symmetries", 2], ["--symmetries is 2", "--policy-only"]),
         (["--warm-start", CVRP.with_suffix(".sol"), "--start", "elg"], ["--warm-start and --start"]),
         (["--warm-start", CVRP.with_suffix(".sol"), "--policy-only"], ["--warm-start and --policy-only"]),
     ],
@@ -195,8 +198,8 @@ def test_options_without_effect_are_refused(options: list[object], words: list[s
 
 @pytest.mark.usefixtures("no_solver")
 def test_wrong_limits_are_refused() -> None:
-    check_refused(run("solve", TSP, "--time-limit", 0), "time_limit is 0.0")
-    check_refused(run("solve", TSP, "--time-limit", 5, "--policy-only"), "time_limit is 5", "policy_only")
+    check_refused(run("solve", TSP, "--time-limit", 0), "--time-limit is 0.0")
+    check_refused(run("solve", TSP, "--time-limit", 5, "--policy-only"), "--time-limit is 5", "--policy-only")
     check_refused(run("solve", TSP, "--vehicles", 3), "--vehicles is 3", str(TSP))
     check_refused(run("solve", TSP, CVRP, "--vehicles", 12), "mixed-n116-k13", "vehicles is 12", "at least 13")
 

@@ -12,7 +12,7 @@ from tiny import OVERRIDES, fill_validation
 from typer.testing import CliRunner
 
 import elgo.cli.main
-from elgo.cli.train_progress import StatusLine
+from elgo.cli.train import StatusLine
 from elgo.train.plot import plot_training, smoothed
 from elgo.train.run import validation_gaps
 

@@ -1,15 +1,22 @@
-"""Run a benchmark in its folder and write its report, with a forecast of the remaining time."""
+"""Run a benchmark in its folder and write its report, with a forecast of the remaining time.
+
+A run that was killed continues with what is missing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
-from elgo.bench.methods import Method, Options, check, warm_up_methods
+from elgo.bench.methods import Answer, Method, Options, check, run_method, warm_up_methods
 from elgo.bench.report import write_report
-from elgo.bench.run import Batch, BenchFolder, Key, Record, describe, make_batches, run
-from elgo.bench.sets import BenchSet
+from elgo.bench.run import BenchFolder, Key, Record, describe
+from elgo.bench.sets import BenchSet, Entry
 from elgo.bench.tables import Table
+from elgo.problem.solution import gap
 from elgo.solve.result import format_seconds
 
 OnProgress = Callable[["Forecast", Record | None], None]
@@ -28,27 +35,65 @@ def bench(
     on_progress is called at the beginning (with None for the record) and with the last record of each batch.
     """
     check(methods, bench_set.problems)
-    folder = BenchFolder(path, describe(bench_set, methods, options))
     batches = make_batches(bench_set, methods)
-    if any(key not in folder.records for batch in batches for key in batch.keys):
-        warm_up_methods(methods, bench_set.problems, options)
-    forecast = Forecast(batches, folder.records.values())
-
-    def report(records: list[Record]) -> None:
-        forecast.add(records)
+    with closing(BenchFolder(path, describe(bench_set, methods, options))) as folder:
+        forecast = Forecast(batches, folder.records.values())
+        left = [batch for batch in batches if any(key not in folder.records for key in batch.keys)]
+        if left:
+            warm_up_methods(methods, bench_set.problems, options)
         if on_progress is not None:
-            on_progress(forecast, records[-1] if records else None)
-
-    try:
-        report([])
-        run(folder, batches, options, report)
-    except BaseException:  # an interrupted benchmark has a report too
-        if folder.records:
-            write_report(path, with_published)
-        raise
-    finally:
-        folder.close()
+            on_progress(forecast, None)
+        try:
+            for batch in left:
+                answers = run_method(batch.method, [entry.instance for entry in batch.entries], options)
+                pairs = zip(batch.entries, answers, strict=True)
+                records = folder.add([_record(batch.method, entry, answer) for entry, answer in pairs])
+                forecast.add(records)
+                if on_progress is not None:
+                    on_progress(forecast, records[-1])
+        except BaseException:  # an interrupted benchmark has a report too
+            if folder.records:
+                write_report(path, with_published)
+            raise
     return write_report(path, with_published)
+
+
+class Batch(NamedTuple):
+    """Instances that a method solves in one call."""
+
+    method: Method
+    entries: Sequence[Entry]
+
+    @property
+    def keys(self) -> list[Key]:
+        """The keys of the records that the batch makes."""
+        return [(self.method.name, entry.instance.name) for entry in self.entries]
+
+
+def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
+    """Return everything to run: all methods on an instance before the next one, under the same load of the machine.
+
+    Batches do not depend on what is already done, so that a model decodes the same ones in a continued run.
+    """
+    batches = []
+    for _, same in groupby(bench_set.entries, key=lambda entry: (entry.group, entry.instance.size)):
+        members = list(same)
+        for begin in range(0, len(members), bench_set.batch_size):
+            entries = members[begin : begin + bench_set.batch_size]
+            for method in methods:
+                if method.supports(entries[0].instance.problem):
+                    parts = [entries] if method.decodes else [[entry] for entry in entries]
+                    batches += [Batch(method, part) for part in parts]
+    return batches
+
+
+def _record(method: Method, entry: Entry, answer: Answer) -> Record:
+    it, solution = entry.instance, answer.solution
+    cost = None if solution is None else solution.cost
+    costs = (cost, it.best_known, None if cost is None else gap(cost, it.best_known))
+    routes = 0 if solution is None else len(solution.routes)
+    named = (method.name, it.name, entry.group, it.problem, it.customers)
+    return Record(*named, *costs, routes, round(answer.seconds, 6), answer.error)
 
 
 class Forecast:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elgo.bench.baselines import BASELINES, Baseline, Budget
+from elgo.bench.baselines import BASELINES, Budget
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import augmentations, best_solution
 from elgo.model.checkpoint import load_model, model_file, model_names, read_weights
@@ -107,13 +107,17 @@ def parse_methods(
 ) -> list[Method]:
     """Return the comma-separated methods, then the baselines (`all`, `installed` or names) at each time limit."""
     found = [parse_method(text.strip()) for text in methods.split(",") if text.strip()]
-    for baseline in _parse_baselines(baselines, set(problems)):
-        if not baseline.limited:
-            found.append(parse_method(baseline.name))
-        elif not limits:
-            raise ValueError(f"--baselines has {baseline.name!r}, which needs a time limit: give --time-limits 1,5")
-        else:
-            found += [parse_method(f"{baseline.name}@{seconds:g}") for seconds in sorted(limits)]
+    names = [name.strip() for name in baselines.split(",") if name.strip()]
+    if baselines in ("all", "installed"):
+        able = [baseline for baseline in BASELINES.values() if set(problems) & set(baseline.problems)]
+        names = [baseline.name for baseline in able if baselines == "all" or baseline.installed]
+    for name in names:
+        if name not in BASELINES:
+            raise ValueError(f"--baselines has {name!r}; there are {', '.join(BASELINES)}, or all, or installed")
+        if BASELINES[name].limited and not limits:
+            raise ValueError(f"--baselines has {name!r}, which needs a time limit: give --time-limits 1,5")
+        texts = [f"{name}@{seconds:g}" for seconds in sorted(limits)] if BASELINES[name].limited else [name]
+        found += map(parse_method, texts)
     if not found:
         raise ValueError(f"--methods is {methods!r} and --baselines is {baselines!r}: there is nothing to run")
     names = [method.name for method in found]
@@ -121,17 +125,6 @@ def parse_methods(
         if names.count(name) > 1:
             raise ValueError(f"--methods has {name!r} twice; LABEL=FILE.safetensors gives a method another name")
     return found
-
-
-def _parse_baselines(text: str, problems: set[ProblemName]) -> list[Baseline]:
-    if text in ("all", "installed"):
-        found = [baseline for baseline in BASELINES.values() if problems & set(baseline.problems)]
-        return [baseline for baseline in found if text == "all" or baseline.installed]
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in BASELINES:
-            raise ValueError(f"--baselines has {name!r}; there are {', '.join(BASELINES)}, or all, or installed")
-    return [BASELINES[name] for name in names]
 
 
 def parse_limits(text: str) -> list[float]:

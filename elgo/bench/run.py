@@ -1,4 +1,4 @@
-"""The folder of a benchmark, and the loop that fills it. A run that was killed continues with what is missing.
+"""The folder of a benchmark: its config and its records.
 
 config.json    methods, data and options, with versions and machine
 results.jsonl  one line per method and instance, appended and synced as they come
@@ -15,20 +15,18 @@ import io
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 from elgo import __version__
 from elgo.bench.baselines import BASELINES
-from elgo.bench.methods import Answer, Method, Options, fingerprint, run_method
+from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
 from elgo.problem.files import atomic_write
-from elgo.problem.solution import gap
 
 Key = tuple[str, str]  # method, instance
 
@@ -206,65 +204,3 @@ def write_csv(path: Path, records: Sequence[Record]) -> None:
     writer.writeheader()
     writer.writerows(asdict(record) for record in records)
     atomic_write(path, text.getvalue())
-
-
-# --- the loop --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Instances that a method solves in one call."""
-
-    method: Method
-    entries: tuple[Entry, ...]
-
-    @property
-    def keys(self) -> list[Key]:
-        return [(self.method.name, entry.instance.name) for entry in self.entries]
-
-
-def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
-    """Return everything to run: all methods on an instance before the next one, under the same load of the machine.
-
-    Batches do not depend on what is already done, so that a model decodes the same ones in a continued run.
-    """
-    batches = []
-    for _, same in groupby(bench_set.entries, key=lambda entry: (entry.group, entry.instance.size)):
-        members = tuple(same)
-        for begin in range(0, len(members), bench_set.batch_size):
-            entries = members[begin : begin + bench_set.batch_size]
-            for method in methods:
-                if method.supports(entries[0].instance.problem):
-                    parts = [entries] if method.decodes else [(entry,) for entry in entries]
-                    batches += [Batch(method, part) for part in parts]
-    return batches
-
-
-def run(
-    folder: BenchFolder, batches: Sequence[Batch], options: Options, on_records: Callable[[list[Record]], None]
-) -> None:
-    """Run the batches that the folder has no results of yet."""
-    for batch in batches:
-        if all(key in folder.records for key in batch.keys):
-            continue
-        answers = run_method(batch.method, [entry.instance for entry in batch.entries], options)
-        pairs = zip(batch.entries, answers, strict=True)
-        on_records(folder.add([_record(batch.method, entry, answer) for entry, answer in pairs]))
-
-
-def _record(method: Method, entry: Entry, answer: Answer) -> Record:
-    it, solution = entry.instance, answer.solution
-    cost = None if solution is None else solution.cost
-    return Record(
-        method=method.name,
-        instance=it.name,
-        group=entry.group,
-        problem=it.problem,
-        nodes=it.customers,
-        cost=cost,
-        best_known=it.best_known,
-        gap=None if cost is None else gap(cost, it.best_known),
-        routes=0 if solution is None else len(solution.routes),
-        seconds=round(answer.seconds, 6),
-        error=answer.error,
-    )

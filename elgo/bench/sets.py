@@ -129,12 +129,10 @@ def load_set(name: str, data: Path | None = None, selection: Selection | None = 
     selection = selection or Selection()
     if name in FILE_SETS:
         found = _file_set(name, data_folder(data))
-    elif name == "uniform":
-        found = _uniform(selection)
     elif name == "synthetic":
         found = _synthetic(data_folder(data))
-    elif name == "scaling":
-        found = _scaling(selection)
+    elif name in GENERATED:
+        found = _uniform(selection) if name == "uniform" else _scaling(selection)
     elif Path(name).is_dir():
         found = _folder(Path(name))
     else:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from elgo import __version__
 from elgo.cli import bench, data
-from elgo.cli.errors import one_line_errors
 from elgo.cli.import_weights import import_weights
 from elgo.cli.info import info
 from elgo.cli.plot_training import plot_training
@@ -34,10 +34,27 @@ bench_app = typer.Typer(
 data_app = typer.Typer(help="Benchmark files.", rich_markup_mode=None, no_args_is_help=True)
 
 
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turn wrong input (ValueError, OSError) into one line and exit code 2, and Ctrl-C into exit code 130."""
+    code = 2
+    try:
+        yield
+        return
+    except KeyboardInterrupt:
+        message, code = "interrupted", 130
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    except ValueError as error:
+        message = str(error)
+    print(f"elgo: {message}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
 def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
     """Add functions as commands, under their names, that report wrong input in one line."""
     for function in functions:
-        group.command(function.__name__.replace("_", "-"))(one_line_errors()(function))
+        group.command(function.__name__.replace("_", "-"))(_one_line_errors()(function))
 
 
 _add(app, solve, info, import_weights, train, plot_training)

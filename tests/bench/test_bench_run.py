@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import small
 
-from elgo.bench.command import Forecast, bench
+from elgo.bench.command import Forecast, bench, make_batches
 from elgo.bench.methods import Method, Options, parse_methods
-from elgo.bench.run import BenchFolder, describe, make_batches, read_config, read_records
+from elgo.bench.run import BenchFolder, describe, read_config, read_records
 from elgo.bench.sets import BenchSet, Entry, Selection, load_set
 from elgo.problem.files import write_instance
 
@@ -107,7 +107,7 @@ def test_a_finished_run_is_not_run_again(files: Path, tmp_path: Path, monkeypatc
     found = load_set(str(files))
     run(found, METHODS, tmp_path / "out")
     before = (tmp_path / "out" / "results.jsonl").read_text()
-    monkeypatch.setattr("elgo.bench.run.run_method", lambda *args: pytest.fail("nothing is left to do"))
+    monkeypatch.setattr("elgo.bench.command.run_method", lambda *args: pytest.fail("nothing is left to do"))
     run(found, METHODS, tmp_path / "out")
     assert (tmp_path / "out" / "results.jsonl").read_text() == before
 

@@ -87,7 +87,7 @@ def test_mean_optimal_length_of_uniform_tsp100() -> None:
     lengths = []
     for entry in found.entries:
         matrix = entry.instance.distance_matrix()
-        tour = fast_tsp.find_tour(np.rint(matrix * 40_000).astype(np.uint16), 0.05)
+        tour = fast_tsp.find_tour(np.rint(matrix * 40_000).astype(np.uint16), 0.2)
         lengths.append(Solution(entry.instance, (tuple(tour),)).cost)
     assert np.mean(lengths) == pytest.approx(7.76, rel=0.05)  # of five; the bench shows the first 1,000
 

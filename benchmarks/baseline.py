@@ -217,7 +217,7 @@ def begin(batch: Batch, first: Tensor) -> State:
     distance = torch.cdist(batch.coords, batch.coords, compute_mode="donot_use_mm_for_euclid_dist").float()
     shape = (*first.shape, coords.shape[1])
     state = State(coords, distance, first[:, :, None][:, :, :0], torch.zeros(shape), torch.zeros(shape))
-    if batch.demand is not None and batch.capacity is not None:
+    if batch.capacity.any():
         state.demand, state.capacity = batch.demand.float(), batch.capacity[:, None].float()
         state.load = state.capacity.expand(first.shape).clone()
     move(state, first)

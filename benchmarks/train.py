@@ -44,7 +44,7 @@ from elgo.problem.task import ProblemName, Task
 from elgo.train.config import ReinforceConfig
 from elgo.train.imitate import imitation_loss, make_imitation_batch
 from elgo.train.labelling import Labelled, label
-from elgo.train.memory import keep_freed_memory
+from elgo.train.processes import keep_freed_memory
 from elgo.train.reinforce import advantages, reinforce_loss, rollout_batches, sample_rollouts
 
 SEED = 0

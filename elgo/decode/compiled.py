@@ -17,7 +17,7 @@ import numpy as np
 
 from elgo.decode.local_kernels import LIST_LIMIT, neighbour_lists
 from elgo.decode.rollout_kernel import Block, Demands, run_block
-from elgo.decode.types import Request, Rollouts, longest
+from elgo.decode.types import Request, Rollouts, new_rollouts
 from elgo.model.config import PolicyConfig
 
 if TYPE_CHECKING:
@@ -54,15 +54,9 @@ def roll_out(
     from elgo.decode.tables import kernel_config, make_tables
 
     config, tasks = kernel_config(policy.config), [request.task for request in requests]
-    ends = np.cumsum([len(request.starts) for request in requests])
-    actions = np.zeros((ends[-1], longest(tasks[0])), np.int32)  # the rollouts of all tasks, one after the other
-    confidence = np.zeros(actions.shape, np.float32)
-    size = max(1, min(BLOCK, -(-len(actions) // threads)))
-    blocks = [
-        (i, slice(begin + block.start, begin + block.stop))
-        for i, (begin, end) in enumerate(pairwise([0, *ends]))
-        for block in _slices(end - begin, size)
-    ]
+    made = [new_rollouts(request) for request in requests]
+    size = max(1, min(BLOCK, -(-sum(len(request.starts) for request in requests) // threads)))
+    blocks = [(i, rows) for i, request in enumerate(requests) for rows in _slices(len(request.starts), size)]
     controls = np.zeros((len(blocks), 2), np.int64)
     # The blocks are what runs in parallel: within them, BLAS may not start more threads.
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
@@ -72,9 +66,8 @@ def roll_out(
         def run(number: int) -> None:
             i, rows = blocks[number]
             task, starts, uniforms = requests[i]
-            own = slice(rows.start - (ends[i] - len(starts)), rows.stop - (ends[i] - len(starts)))
             demands = Demands(np.zeros(0, np.int64) if task.demand is None else task.demand, task.capacity or 0)
-            block = Block(starts[own], uniforms[own], actions[rows], confidence[rows])
+            block = Block(starts[rows], uniforms[rows], made[i].actions[rows], made[i].confidence[rows])
             run_block(tables[i], local, lists[i], config, demands, block, controls[number])
 
         jobs = [pool.submit(run, number) for number in range(len(blocks))]
@@ -86,7 +79,7 @@ def roll_out(
         finally:  # on an interrupt the kernels stop at their next step
             controls[:, 1] = 1
             pool.shutdown(cancel_futures=True)
-    return [Rollouts(*own) for own in zip(np.split(actions, ends[:-1]), np.split(confidence, ends[:-1]), strict=True)]
+    return made
 
 
 def _slices(count: int, size: int) -> list[slice]:

@@ -11,20 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, groupby
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elgo.decode.types import Actions, Confidence, Request, Rollouts, longest
+from elgo.decode.types import Actions, Confidence, Request, Rollouts, longest, new_rollouts
+from elgo.model.config import check_at_least, check_choice
 from elgo.problem.task import Task
 
 if TYPE_CHECKING:
     from elgo.model.ensemble import Policy
 
 OnProgress = Callable[[float], None]
-
-T = TypeVar("T", bound=np.generic)
 
 GROUP = 64  # most tasks encoded at once
 
@@ -38,10 +37,9 @@ class DecodeConfig:
     memory_gb: float = 4.0  # what tables and states may take together
 
     def __post_init__(self) -> None:
-        if self.path not in ("auto", "compiled", "torch"):
-            raise ValueError(f"path is {self.path!r}, must be auto, compiled or torch")
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, must be at least 1")
+        check_choice(self, path=("auto", "compiled", "torch"))
+        if self.threads is not None:
+            check_at_least(self, threads=1)
         if self.memory_gb <= 0:
             raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
 
@@ -70,27 +68,23 @@ def decode(
 
     They are greedy, or sampled when a generator is given, or one for each task. Tasks may differ in size.
     """
-    for task, first in zip(tasks, starts, strict=True):
-        check_starts(task, first)
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
-    requests = [
-        Request(task, first, _uniforms(task, len(first), own))
-        for task, first, own in zip(tasks, starts, rngs, strict=True)
-    ]
+    requests = [_request(*given) for given in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(requests, on_progress)
     roll_out = _compiled if _use_compiled(policy, config) else _torch
-    out: list[Rollouts | None] = [None] * len(tasks)
+    out: dict[int, Rollouts] = {}
     for chosen, rollouts in roll_out(policy, requests, config, report):
-        for i, own in zip(chosen, rollouts, strict=True):
-            out[i] = _trim(*own)
-    return [own for own in out if own is not None]
+        out |= {i: _trim(*own) for i, own in zip(chosen, rollouts, strict=True)}
+    return [out[i] for i in range(len(tasks))]
 
 
-def check_starts(task: Task, starts: NDArray[np.int64]) -> None:
-    """Raise ValueError unless rollouts can begin at these nodes: the kernels trust them."""
+def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | None) -> Request:
+    """Return the request for rollouts; ValueError unless they can begin at these nodes: the kernels trust them."""
     low, high = (0 if task.demand is None else 1), len(task.coords) - 1
     if starts.size == 0 or starts.min() < low or starts.max() > high:
         raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
+    greedy = np.empty((0, 0), np.float32)
+    return Request(task, starts, rng.random((len(starts), longest(task)), dtype=np.float32) if rng else greedy)
 
 
 def _use_compiled(policy: Policy, config: DecodeConfig) -> bool:
@@ -102,13 +96,6 @@ def _use_compiled(policy: Policy, config: DecodeConfig) -> bool:
     if config.path == "compiled" and not able:
         raise ValueError("path is 'compiled', but the kernels know only the light local policy, on the CPU")
     return able
-
-
-def _uniforms(task: Task, rollouts: int, rng: np.random.Generator | None) -> NDArray[np.float32]:
-    """Return the numbers (M, T) that decide sampled rollouts; (0, 0) for greedy ones."""
-    if rng is None:
-        return np.empty((0, 0), np.float32)
-    return rng.random((rollouts, longest(task)), dtype=np.float32)
 
 
 class _Reporter:
@@ -162,30 +149,26 @@ def _torch(policy: Policy, requests: Sequence[Request], config: DecodeConfig, re
         n, most = max(len(request.task.coords) for request in own), max(len(request.starts) for request in own)
         encoding = encode_tasks(policy, [request.task for request in own], config.workers)
         width = max(1, int(config.memory / 2 / (len(own) * _torch_bytes(policy, n))))
-        pieces: list[list[Rollouts]] = [[] for _ in own]
+        made = [new_rollouts(request) for request in own]
         for begin in range(0, most, width):
             # A task with fewer starts repeats its last one; the surplus is cut off below.
             rows = [np.arange(begin, min(begin + width, most)).clip(max=len(request.starts) - 1) for request in own]
             first = np.stack([request.starts[row] for request, row in zip(own, rows, strict=True)])
-            drawn = _Columns([request.uniforms for request in own], rows) if own[0].uniforms.size else None
+            drawn = partial(_uniforms, own, rows) if own[0].uniforms.size else None
             on_steps = partial(report.running, n=n)
-            actions, confidence = rollout(policy, encoding, first, drawn, config.workers, on_steps)
+            rolled = rollout(policy, encoding, first, drawn, config.workers, on_steps)
             report.finished(first.size, n)
-            for i, request in enumerate(own):
-                part = slice(max(0, len(request.starts) - begin)), slice(longest(request.task))
-                pieces[i].append(Rollouts(actions[i][part], confidence[i][part]))
-        yield chosen, [Rollouts(*(_stack(part) for part in zip(*piece, strict=True))) for piece in pieces]
+            for i, whole in enumerate(made):
+                for into, part in zip(whole, rolled, strict=True):  # a shorter rollout stays at the depot, node 0
+                    rows_into = into[begin : begin + width, : part.shape[2]]
+                    rows_into[:] = part[i, : rows_into.shape[0], : rows_into.shape[1]]
+        yield chosen, made
 
 
-class _Columns:
-    """The uniform numbers (B, M) of each step; a task that is done while others go on needs none."""
-
-    def __init__(self, uniforms: Sequence[NDArray[np.float32]], rows: Sequence[NDArray[np.int64]]) -> None:
-        self.uniforms, self.rows = uniforms, rows
-
-    def __call__(self, step: int) -> NDArray[np.float32]:
-        pairs = zip(self.uniforms, self.rows, strict=True)
-        return np.stack([u[row, step] if step < u.shape[1] else np.zeros(len(row), np.float32) for u, row in pairs])
+def _uniforms(requests: Sequence[Request], rows: Sequence[NDArray[np.int64]], step: int) -> NDArray[np.float32]:
+    """Return the numbers (B, M) that decide a step; a task that is done while others go on needs none."""
+    pairs = [(request.uniforms, row) for request, row in zip(requests, rows, strict=True)]
+    return np.stack([u[row, step] if step < u.shape[1] else np.zeros(len(row), np.float32) for u, row in pairs])
 
 
 def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iterator[list[int]]:
@@ -205,12 +188,6 @@ def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iter
 def _torch_bytes(policy: Policy, n: int) -> float:
     """Return one rollout's share of a torch step: attention per head, and about a dozen rows of 8 bytes."""
     return n * (12.0 * policy.config.heads + 100.0)
-
-
-def _stack(pieces: Sequence[NDArray[T]]) -> NDArray[T]:
-    """Join chunks of rollouts (M_j, T_j); the shorter ones stay at the depot (in TSP all are equally long)."""
-    width = max(piece.shape[1] for piece in pieces)
-    return np.concatenate([np.pad(piece, ((0, 0), (0, width - piece.shape[1]))) for piece in pieces])
 
 
 def _trim(actions: Actions, confidence: Confidence) -> Rollouts:

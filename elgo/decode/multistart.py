@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from elgo.decode.starts import choose_starts
 from elgo.decode.types import Actions
 from elgo.problem.augment import normalise, symmetry
 from elgo.problem.instance import Instance
@@ -15,6 +12,28 @@ from elgo.problem.solution import Solution
 from elgo.problem.task import Task
 
 Augmentations = tuple[list[Task], list[NDArray[np.int64]]]
+
+EVERY_START = 1000  # nodes up to which every node is a start, as in the paper
+STARTS = 100  # in larger instances
+
+
+def all_starts(task: Task) -> NDArray[np.int64]:
+    """Return every node but the depot."""
+    return np.arange(0 if task.demand is None else 1, len(task.coords))
+
+
+def start_count(customers: int, starts: int | None) -> int:
+    """Return the number of start nodes: as asked for, by default all up to 1,000 customers and 100 above."""
+    return min(starts or (customers if customers <= EVERY_START else STARTS), customers)
+
+
+def choose_starts(task: Task, starts: int | None, seed: int) -> NDArray[np.int64]:
+    """Return the first nodes of the rollouts in ascending order: all nodes, or a random sample of them."""
+    nodes = all_starts(task)
+    count = start_count(len(nodes), starts)
+    if count == len(nodes):
+        return nodes
+    return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))
 
 
 def augmentations(instance: Instance, starts: int | None, symmetries: int, seed: int) -> Augmentations:
@@ -46,7 +65,9 @@ def with_few_routes(rollouts: list[Actions], vehicles: int) -> list[Actions]:
 def costs(instance: Instance, actions: Actions) -> NDArray[np.float64]:
     """(M,) costs of rollouts (M, T)."""
     total = np.empty(len(actions))
-    for rows in _chunks(len(actions), max(1, 2**22 // actions.shape[1])):
+    size = max(1, 2**22 // actions.shape[1])
+    for begin in range(0, len(actions), size):
+        rows = slice(begin, begin + size)
         walk = actions[rows]
         if instance.problem == "cvrp":
             walk = np.pad(walk, ((0, 0), (1, 0)))
@@ -60,8 +81,3 @@ def routes(instance: Instance, actions: NDArray[np.int32]) -> tuple[tuple[int, .
         return (tuple(actions.tolist()),)
     pieces = np.split(actions, np.flatnonzero(actions == 0))
     return tuple(route for piece in pieces if (route := tuple(piece[piece != 0].tolist())))
-
-
-def _chunks(count: int, size: int) -> Iterator[slice]:
-    for begin in range(0, count, size):
-        yield slice(begin, min(begin + size, count))

@@ -31,3 +31,9 @@ class Request(NamedTuple):
 def longest(task: Task) -> int:
     """Return the most actions that a rollout of this task can take."""
     return len(task.coords) if task.demand is None else 2 * (len(task.coords) - 1)
+
+
+def new_rollouts(request: Request) -> Rollouts:
+    """Return arrays for the rollouts of a request, filled with zeros."""
+    shape = len(request.starts), longest(request.task)
+    return Rollouts(np.zeros(shape, np.int32), np.zeros(shape, np.float32))

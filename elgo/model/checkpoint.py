@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from elgo.model.config import PolicyConfig
+from elgo.model.config import PolicyConfig, make_section
 from elgo.problem.files import atomic_write
 from elgo.problem.task import ProblemName
 
@@ -89,29 +89,15 @@ def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
         raise ValueError(f"{path}: no such weights file") from None
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path}: not a safetensors file ({error})") from None
-    config = _parse_config(path, metadata)
-    if problem is not None and config.problem != problem:
-        raise ValueError(f"{path}: problem is {config.problem!r}, but the instance needs {problem!r}")
-    return Weights(config, tensors, metadata.get("training", ""))
-
-
-def _parse_config(path: Path, metadata: Mapping[str, str]) -> PolicyConfig:
     if "config" not in metadata:
         raise ValueError(f"{path}: config is missing from the file's metadata")
     try:
-        values = json.loads(metadata["config"])
-        if not isinstance(values, dict):
-            raise ValueError(f"config is {values!r}, must be an object")
-        unknown = set(values) - {field.name for field in fields(PolicyConfig)}
-        if unknown:
-            raise ValueError(f"config has the unknown field {min(unknown)!r}")
-        usual = asdict(PolicyConfig("tsp"))
-        for name, value in values.items():
-            if type(value) is not type(usual[name]) and not (type(value) is int and type(usual[name]) is float):
-                raise ValueError(f"{name} is {value!r}, must be of type {type(usual[name]).__name__}")
-        return PolicyConfig(**values)
-    except (TypeError, ValueError) as error:
+        config = make_section(PolicyConfig, json.loads(metadata["config"]), "config")
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if problem is not None and config.problem != problem:
+        raise ValueError(f"{path}: problem is {config.problem!r}, but the instance needs {problem!r}")
+    return Weights(config, tensors, metadata.get("training", ""))
 
 
 def check_tensors(path: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, NDArray]) -> None:

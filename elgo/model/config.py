@@ -1,14 +1,30 @@
-"""What decides the network. Needs no torch."""
+"""What decides the network, and how sections of configs are read and checked. Needs no torch."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, TypeVar
 
 from elgo.problem.task import PROBLEMS, ProblemName
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
+
+T = TypeVar("T")
+
+
+def check_at_least(config: object, **least: float) -> None:
+    """Raise ValueError that names the first field that is less than its lowest value."""
+    for name, low in least.items():
+        if not getattr(config, name) >= low:  # also true of NaN
+            raise ValueError(f"{name} is {getattr(config, name)}, must be at least {low}")
+
+
+def check_choice(config: object, **choices: tuple[str, ...]) -> None:
+    """Raise ValueError that names the first field that is none of its choices."""
+    for name, known in choices.items():
+        if getattr(config, name) not in known:
+            raise ValueError(f"{name} is {getattr(config, name)!r}, must be one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -36,19 +52,14 @@ class PolicyConfig:
     coordinates: Literal["polar", "euclidean"] = "polar"
 
     def __post_init__(self) -> None:
-        if self.problem not in PROBLEMS:
-            raise ValueError(f"problem is {self.problem!r}, must be one of {', '.join(PROBLEMS)}")
+        check_choice(self, problem=PROBLEMS)
         if self.neighbours == 0:
             object.__setattr__(self, "neighbours", NEIGHBOURS[self.problem])
-        for field in ("neighbours", "width", "heads", "layers", "hidden", "local_width", "local_heads"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} is {getattr(self, field)}, must be at least 1")
+        check_at_least(self, neighbours=1, width=1, heads=1, layers=1, hidden=1, local_width=1, local_heads=1)
+        check_at_least(self, local_layers=0)
         if self.width % self.heads or self.local_width % self.local_heads:
             raise ValueError("width must be a multiple of heads, and local_width of local_heads")
-        if self.coordinates not in ("polar", "euclidean"):
-            raise ValueError(f"coordinates is {self.coordinates!r}, must be polar or euclidean")
-        if self.local_layers < 0:
-            raise ValueError(f"local_layers is {self.local_layers}, must not be negative")
+        check_choice(self, coordinates=("polar", "euclidean"))
         if not (1 <= self.xi < math.inf and 0 < self.clip < math.inf):
             raise ValueError(f"xi is {self.xi} and clip is {self.clip}: xi must be at least 1, clip positive")
         if not (self.global_policy or self.local_policy):
@@ -57,3 +68,42 @@ class PolicyConfig:
     @property
     def has_depot(self) -> bool:
         return self.problem == "cvrp"
+
+
+def section_values(values: Any, section: str) -> dict[str, Any]:
+    """Return the values of a section; ValueError if it is something else."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{section} is {values!r}, must be a section")
+    return values
+
+
+def make_section(kind: type[T], values: Any, section: str) -> T:
+    """Return a config class from the values of its section; errors name section and field."""
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    made: dict[str, Any] = {}
+    for name, value in section_values(values, section).items():
+        if name not in known:
+            raise ValueError(f"unknown field {section}.{name}; there are {', '.join(known)}")
+        made[name] = _typed(f"{section}.{name}", str(known[name].type), value)
+    for name, field in known.items():
+        if field.default is MISSING and name not in made:
+            raise ValueError(f"{section}.{name} is missing")
+    try:
+        return kind(**made)
+    except ValueError as error:
+        raise ValueError(f"{section}.{error}") from None
+
+
+def _typed(place: str, kind: str, value: Any) -> Any:
+    """Return the value as the field's type: lists become tuples, integers floats or text; anything else must fit."""
+    if kind.startswith("tuple"):
+        value = (value,) if isinstance(value, str) else value
+        if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) for x in value):
+            raise ValueError(f"{place} is {value!r}, must be a list of strings")
+        return tuple(value)
+    expected = {"int": int, "float": float, "bool": bool}.get(kind, str)
+    if type(value) is int and expected in (float, str):  # lr = 1, sizes = 100
+        return expected(value)
+    if type(value) is not expected:
+        raise ValueError(f"{place} is {value!r}, must be {expected.__name__}")
+    return value

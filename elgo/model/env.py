@@ -22,8 +22,8 @@ class Batch(NamedTuple):
 
     coords: Tensor  # (B, N, 2) float64: float32 would break ties between equal distances by rounding
     size: Tensor  # (B,) real nodes of each task, depot included
-    demand: Tensor | None  # (B, N) int64
-    capacity: Tensor | None  # (B,) int64
+    demand: Tensor  # (B, N) int64; 0 in TSP
+    capacity: Tensor  # (B,) int64; 0 in TSP
 
     @property
     def real(self) -> Tensor:
@@ -31,8 +31,7 @@ class Batch(NamedTuple):
         return torch.arange(self.coords.shape[1], device=self.coords.device) < self.size[:, None]
 
     def to(self, device: torch.device | str) -> Batch:
-        demand, capacity = (None if x is None else x.to(device) for x in (self.demand, self.capacity))
-        return Batch(self.coords.to(device), self.size.to(device), demand, capacity)
+        return Batch(*(x.to(device) for x in self))
 
 
 class State(NamedTuple):
@@ -47,19 +46,12 @@ class State(NamedTuple):
 def make_batch(tasks: Sequence[Task]) -> Batch:
     """Pad tasks of one problem into a Batch."""
     n = max(len(task.coords) for task in tasks)
-    coords = np.zeros((len(tasks), n, 2))
-    demand = np.zeros((len(tasks), n), dtype=np.int64)
+    coords, demand = np.zeros((len(tasks), n, 2)), np.zeros((len(tasks), n), dtype=np.int64)
     for row, task in enumerate(tasks):
         coords[row, : len(task.coords)] = task.coords
-        if task.demand is not None:
-            demand[row, : len(task.coords)] = task.demand
-    cvrp = tasks[0].demand is not None
-    return Batch(
-        coords=torch.from_numpy(coords),
-        size=torch.tensor([len(task.coords) for task in tasks]),
-        demand=torch.from_numpy(demand) if cvrp else None,
-        capacity=torch.tensor([task.capacity or 0 for task in tasks]) if cvrp else None,
-    )
+        demand[row, : len(task.coords)] = 0 if task.demand is None else task.demand
+    size, capacity = [len(task.coords) for task in tasks], [task.capacity or 0 for task in tasks]
+    return Batch(torch.from_numpy(coords), torch.tensor(size), torch.from_numpy(demand), torch.tensor(capacity))
 
 
 class Environment(Protocol):
@@ -100,12 +92,19 @@ def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
     return values.reshape(b * n, width).index_select(0, rows.flatten()).view(b, -1, width)
 
 
-def _visited_along(actions: Tensor, n: int, steps: Tensor) -> Tensor:
-    """(B, M, S, N) whether a node stands before the action at steps (S,) in its sequence."""
+def _unvisited(batch: Batch, state: State) -> Tensor:
+    """(B, M, N) real nodes that are not visited; always the depot."""
+    return batch.real[:, None, :] & ~state.visited
+
+
+def _along(batch: Batch, actions: Tensor, steps: Tensor, load: Tensor) -> State:
+    """The states before actions `steps` (S,) of sequences (B, M, T), all their nodes visited, with load (B, M, S)."""
     b, m, t = actions.shape
     order = torch.arange(t, device=actions.device).expand(b, m, t)
-    when = torch.full((b, m, n), t, device=actions.device).scatter_reduce(2, actions, order, "amin")
-    return when[:, :, None, :] < steps[:, None]
+    when = torch.full((b, m, batch.coords.shape[1]), t, device=actions.device).scatter_reduce(2, actions, order, "amin")
+    visited = when[:, :, None, :] < steps[:, None]  # (B, M, S, N) True for nodes before the action at a step
+    current = actions[:, :, steps - 1]
+    return State(*(x.flatten(1, 2) for x in (actions[:, :, :1].expand_as(current), current, visited, load)))
 
 
 def _edge_lengths(batch: Batch, sequence: Tensor) -> Tensor:
@@ -132,20 +131,17 @@ class TSP:
         return State(starts, starts, visited.scatter(2, starts[:, :, None], True), torch.zeros_like(starts))
 
     def valid(self, batch: Batch, state: State) -> Tensor:
-        left = batch.real[:, None, :] & ~state.visited
+        left = _unvisited(batch, state)
         return left.scatter(2, state.current[:, :, None], ~left.any(-1, keepdim=True))
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:
         return state._replace(current=action, visited=state.visited.scatter(2, action[:, :, None], True))
 
     def finished(self, batch: Batch, state: State) -> Tensor:
-        return ~(batch.real[:, None, :] & ~state.visited).any(-1)
+        return ~_unvisited(batch, state).any(-1)
 
     def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
-        visited = _visited_along(actions, batch.coords.shape[1], steps).flatten(1, 2)
-        current = actions[:, :, steps - 1].flatten(1, 2)
-        first = actions[:, :, :1].expand(-1, -1, len(steps)).flatten(1, 2)
-        return State(first, current, visited, torch.zeros_like(current))
+        return _along(batch, actions, steps, torch.zeros_like(actions[:, :, steps]))
 
     def length(self, batch: Batch, actions: Tensor) -> Tensor:
         return _edge_lengths(batch, actions)
@@ -158,20 +154,20 @@ class CVRP:
     has_depot = True
 
     def node_features(self, batch: Batch) -> Tensor:
-        share = _demand(batch).float() / _capacity(batch)[:, None].float()
+        share = batch.demand.float() / batch.capacity[:, None].float()
         return torch.cat([batch.coords.float(), share[:, :, None]], dim=-1)
 
     def load_share(self, batch: Batch, state: State) -> Tensor:
-        return state.load.float() / _capacity(batch)[:, None].float()
+        return state.load.float() / batch.capacity[:, None].float()
 
     def start(self, batch: Batch, starts: Tensor) -> State:
         visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
-        full = _capacity(batch)[:, None].expand_as(starts)
+        full = batch.capacity[:, None].expand_as(starts)
         return self.step(batch, State(starts, torch.zeros_like(starts), visited, full), starts)
 
     def valid(self, batch: Batch, state: State) -> Tensor:
-        left = batch.real[:, None, :] & ~state.visited
-        fits = left & (_demand(batch)[:, None, :] <= state.load[:, :, None])
+        left = _unvisited(batch, state)
+        fits = left & (batch.demand[:, None, :] <= state.load[:, :, None])
         # the depot is a move, unless we are there with work left
         away = (state.current != 0) | ~left[:, :, 1:].any(-1)
         return torch.cat([away[:, :, None], fits[:, :, 1:]], dim=2)
@@ -179,35 +175,22 @@ class CVRP:
     def step(self, batch: Batch, state: State, action: Tensor) -> State:
         at_depot = action == 0
         visited = state.visited.scatter(2, action[:, :, None], ~at_depot[:, :, None])
-        load = state.load - _demand(batch).gather(1, action)
-        return State(state.first, action, visited, torch.where(at_depot, _capacity(batch)[:, None], load))
+        load = state.load - batch.demand.gather(1, action)
+        return State(state.first, action, visited, torch.where(at_depot, batch.capacity[:, None], load))
 
     def finished(self, batch: Batch, state: State) -> Tensor:
-        left = batch.real[:, None, 1:] & ~state.visited[:, :, 1:]
-        return ~left.any(-1) & (state.current == 0)
+        return ~_unvisited(batch, state)[:, :, 1:].any(-1) & (state.current == 0)
 
     def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
-        visited = _visited_along(actions, batch.coords.shape[1], steps)
-        visited[..., 0] = False
-        used = _demand(batch)[:, None, :].expand(-1, actions.shape[1], -1).gather(2, actions).cumsum(-1)
+        used = batch.demand[:, None, :].expand(-1, actions.shape[1], -1).gather(2, actions).cumsum(-1)
         refilled = torch.where(actions == 0, used, 0).cummax(-1).values  # what had been used when last at the depot
-        load = (_capacity(batch)[:, None, None] - used + refilled)[:, :, steps - 1]
-        current = actions[:, :, steps - 1]
-        first = actions[:, :, :1].expand_as(current)
-        return State(first.flatten(1, 2), current.flatten(1, 2), visited.flatten(1, 2), load.flatten(1, 2))
+        load = (batch.capacity[:, None, None] - used + refilled)[:, :, steps - 1]
+        state = _along(batch, actions, steps, load)
+        state.visited[..., 0] = False
+        return state
 
     def length(self, batch: Batch, actions: Tensor) -> Tensor:
         return _edge_lengths(batch, torch.nn.functional.pad(actions, (1, 0)))
-
-
-def _demand(batch: Batch) -> Tensor:
-    assert batch.demand is not None, "a CVRP batch has demands"
-    return batch.demand
-
-
-def _capacity(batch: Batch) -> Tensor:
-    assert batch.capacity is not None, "a CVRP batch has capacities"
-    return batch.capacity
 
 
 ENVIRONMENTS: dict[ProblemName, Environment] = {"tsp": TSP(), "cvrp": CVRP()}

@@ -81,7 +81,7 @@ class LocalPolicy(nn.Module):
             planes = [near.rho / near.radius, near.theta * near.present]
         else:
             planes = [x / near.radius * near.present for x in offsets(batch, state.current, near.node)]
-        if batch.demand is not None:
+        if self.has_depot:
             demand = batch.demand.float().gather(1, near.node.flatten(1)).view_as(near.rho)
             planes.append(demand * near.present / state.load.clamp(min=1).float()[:, :, None])
         return torch.stack([F.pad(plane, (1, 0)) if self.has_depot else plane for plane in planes])

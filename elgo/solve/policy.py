@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.decode.decoder import DecodeConfig, decode
-from elgo.decode.multistart import augmentations, best_solution, with_few_routes
-from elgo.decode.starts import start_count
+from elgo.decode.multistart import augmentations, best_solution, start_count, with_few_routes
 from elgo.model.checkpoint import load_model
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance

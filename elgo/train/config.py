@@ -10,21 +10,15 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from elgo.model.config import PolicyConfig
+from elgo.model.config import PolicyConfig, check_at_least, check_choice, make_section, section_values
 from elgo.problem.generate import CVRP_DISTRIBUTIONS, POINT_DISTRIBUTIONS
-from elgo.train.label_stream import parse_sizes
+from elgo.train.labelling import parse_sizes
 
 FOLDER = Path(__file__).parent / "configs"
-
-
-def _at_least(config: object, **least: float) -> None:
-    for name, low in least.items():
-        if not getattr(config, name) >= low:  # also true of NaN
-            raise ValueError(f"{name} is {getattr(config, name)}, must be at least {low}")
 
 
 def parse_set(name: str) -> tuple[str, int, int]:
@@ -46,7 +40,7 @@ class DataConfig:
     nodes: int = 0  # most nodes per step, so that large instances come in small batches; 0: no limit
 
     def __post_init__(self) -> None:
-        _at_least(self, batch=1, nodes=0)
+        check_at_least(self, batch=1, nodes=0)
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:
             raise ValueError(f"sizes is {self.sizes!r}, must be at least 2")
 
@@ -60,7 +54,7 @@ class ReinforceConfig:
     chunk: int = 4  # instances whose log-probabilities are computed at once; confidence_threshold needs 1
 
     def __post_init__(self) -> None:
-        _at_least(self, starts=0, chunk=1)
+        check_at_least(self, starts=0, chunk=1)
         if not 0 < self.confidence_threshold <= 1:
             raise ValueError(
                 f"confidence_threshold is {self.confidence_threshold}, must be greater than 0 and at most 1"
@@ -79,7 +73,7 @@ class ImitationConfig:
     reuse: int = 2  # steps per batch that is labelled on the fly: all but one of them repeat earlier batches
 
     def __post_init__(self) -> None:
-        _at_least(self, sequences=0, states=0, reuse=1)
+        check_at_least(self, sequences=0, states=0, reuse=1)
 
 
 Method = ReinforceConfig | ImitationConfig
@@ -106,12 +100,9 @@ class TrainConfig:
     amp: bool = False  # bfloat16 autocast; for GPUs
 
     def __post_init__(self) -> None:
-        if self.optimiser not in ("adam", "adamw"):
-            raise ValueError(f"optimiser is {self.optimiser!r}, must be adam or adamw")
-        if self.schedule not in ("constant", "cosine"):
-            raise ValueError(f"schedule is {self.schedule!r}, must be constant or cosine")
-        _at_least(self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0)
-        _at_least(self, seed=0, checkpoint_minutes=0)
+        check_choice(self, optimiser=("adam", "adamw"), schedule=("constant", "cosine"))
+        check_at_least(self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0, seed=0)
+        check_at_least(self, checkpoint_minutes=0)
         if (self.steps > 0) == (self.minutes > 0):
             raise ValueError(f"steps is {self.steps} and minutes is {self.minutes:g}: set one of them")
         if not 0 < self.lr < math.inf:
@@ -129,7 +120,7 @@ class ValidationConfig:
     starts: int = 16  # rollouts per instance
 
     def __post_init__(self) -> None:
-        _at_least(self, every=0, starts=1)
+        check_at_least(self, every=0, starts=1)
         for name in self.sets:
             parse_set(name)
 
@@ -170,6 +161,9 @@ class Config:
         return next(name for name, kind in METHODS.items() if isinstance(self.method, kind))
 
 
+SECTIONS = {"policy": PolicyConfig, "data": DataConfig, **METHODS, "train": TrainConfig, "validation": ValidationConfig}
+
+
 def named_configs() -> list[str]:
     """Return the names of the configs that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -206,7 +200,7 @@ def _read(file: Path, derived: tuple[Path, ...] = ()) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"base is {base!r}: {error}") from None
     for name, value in values.items():
-        merged[name] = {**_table(name, merged.get(name, {})), **value} if isinstance(value, dict) else value
+        merged[name] = {**section_values(merged.get(name, {}), name), **value} if isinstance(value, dict) else value
     return merged
 
 
@@ -221,15 +215,9 @@ def _override(values: dict[str, Any], text: str) -> None:
     except tomllib.TOMLDecodeError:
         parsed = value
     if dot:
-        _table(section, values.setdefault(section, {}))[name] = parsed
+        section_values(values.setdefault(section, {}), section)[name] = parsed
     else:
         values[place] = parsed
-
-
-def _table(section: str, values: Any) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise ValueError(f"{section} is {values!r}, must be a section")
-    return values
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
@@ -237,51 +225,11 @@ def make_config(values: Mapping[str, Any]) -> Config:
     method = values.get("method", "reinforce")
     if method not in METHODS:
         raise ValueError(f"method is {method!r}, must be one of {', '.join(METHODS)}")
-    kinds = {
-        "policy": PolicyConfig,
-        "data": DataConfig,
-        **METHODS,
-        "train": TrainConfig,
-        "validation": ValidationConfig,
-    }
-    unknown = set(values) - {"method", *kinds}
+    unknown = set(values) - {"method", *SECTIONS}
     if unknown:
-        raise ValueError(f"unknown section {min(unknown)!r}; there are {', '.join(kinds)}")
-    made = {name: _section(name, kind, values.get(name, {})) for name, kind in kinds.items()}
+        raise ValueError(f"unknown section {min(unknown)!r}; there are {', '.join(SECTIONS)}")
+    made: dict[str, Any] = {name: make_section(kind, values.get(name, {}), name) for name, kind in SECTIONS.items()}
     return Config(made["policy"], made["data"], made[method], made["train"], made["validation"])
-
-
-def _section(section: str, kind: Any, values: Mapping[str, Any]) -> Any:
-    known = {field.name: field for field in fields(kind)}
-    made: dict[str, Any] = {}
-    for name, value in _table(section, values).items():
-        if name not in known:
-            raise ValueError(f"unknown field {section}.{name}; there are {', '.join(known)}")
-        made[name] = _typed(f"{section}.{name}", str(known[name].type), value)
-    for name, field in known.items():
-        if field.default is MISSING and name not in made:
-            raise ValueError(f"{section}.{name} is missing")
-    try:
-        return kind(**made)
-    except ValueError as error:
-        raise ValueError(f"{section}.{error}") from None
-
-
-def _typed(place: str, kind: str, value: Any) -> Any:
-    """Return the value as the field's type: lists become tuples, integers floats; anything else must fit."""
-    if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind.startswith("tuple"):
-        value = (value,) if isinstance(value, str) else value
-        if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) for x in value):
-            raise ValueError(f"{place} is {value!r}, must be a list of strings")
-        return tuple(value)
-    if kind == "str" and isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # sizes = 100
-    expected = {"int": int, "float": float, "bool": bool}.get(kind, str)
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        raise ValueError(f"{place} is {value!r}, must be {expected.__name__}")
-    return value
 
 
 def to_json(config: Config) -> str:

@@ -1,14 +1,29 @@
-"""Random instances of a step. They follow from the seed and the step alone, so a resumed run sees the same data."""
+"""The instances of a step: random ones, labelled ones from stores, or ones labelled on the fly by a background process.
+
+They follow from the seed and the step alone, so a resumed run sees the same data.
+"""
 
 from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Sequence
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
-from elgo.train.config import DataConfig
-from elgo.train.label_stream import parse_sizes
-from elgo.train.labelling import as_task
+from elgo.train.config import Config, DataConfig, ImitationConfig
+from elgo.train.labelling import Labelled, LabelStream, as_task, parse_sizes
+from elgo.train.labels import LabelStore, read_xml100
+
+FLUSH_SECONDS = 3.0  # between writes of new labels: few large files, and no long wait
+AHEAD = 100  # batches to label in advance
 
 
 def step_rng(seed: int, step: int, purpose: int = 0) -> np.random.Generator:
@@ -28,3 +43,135 @@ def random_tasks(problem: ProblemName, config: DataConfig, distribution: str, rn
     customers = int(rng.integers(low, high + 1))
     samples = [generate(rng, problem, customers, distribution) for _ in range(batch_size(config, customers))]
     return [as_task(sample) for sample in samples]
+
+
+class LabelSource(Protocol):
+    """Gives the labelled instances of a step."""
+
+    def batch(self, step: int) -> list[Labelled]: ...
+
+    def close(self) -> None: ...
+
+
+class StoredLabels:
+    """Existing labels: each step takes instances of similar size, starting from a random one."""
+
+    def __init__(self, labels: Sequence[Labelled], config: DataConfig, seed: int) -> None:
+        self.labels = sorted(labels, key=lambda label: label.sample.size)
+        self.sizes = np.array([label.sample.size for label in self.labels])
+        self.config, self.seed = config, seed
+
+    def batch(self, step: int) -> list[Labelled]:
+        rng = step_rng(self.seed, step)
+        size = int(self.sizes[rng.integers(len(self.labels))])
+        count = min(batch_size(self.config, size), len(self.labels))
+        # All instances of about this size: otherwise a large class would always be cut at its edge.
+        low, high = np.searchsorted(self.sizes, [size * 0.95, size * 1.05])
+        similar = np.arange(low, max(high, low + 1))
+        return [self.labels[i] for i in rng.choice(similar, count, replace=count > len(similar))]
+
+    def close(self) -> None:
+        pass
+
+
+class BatchStream:
+    """Batches of instances of one size in an endless stream, one after the other in a store."""
+
+    def __init__(self, problem: ProblemName, config: DataConfig, seed: int) -> None:
+        self.config = config
+        self.stream = LabelStream(problem, parse_sizes(config.sizes), config.distribution, seed, group=config.batch)
+        self.ends = [0]
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Return where in the store the labels of a batch begin and end."""
+        while len(self.ends) < number + 2:
+            nodes = self.stream.size((len(self.ends) - 1) * self.config.batch)
+            self.ends.append(self.ends[-1] + batch_size(self.config, nodes))
+        return self.ends[number], self.ends[number + 1]
+
+    def labelled(self, number: int) -> list[Labelled]:
+        """Label the instances of a batch."""
+        begin, end = self.place(number)
+        first = number * self.config.batch
+        return [self.stream.labelled(index) for index in range(first, first + end - begin)]
+
+
+class FreshLabels:
+    """Labels made on the fly by a background process, kept in a store of the run and reused from it.
+
+    Every `reuse`-th step takes the next new batch, and waits for it if need be; the steps between take earlier ones.
+    Of several training processes with one store, only one is `writing`.
+    """
+
+    def __init__(self, folder: Path, batches: BatchStream, reuse: int, writing: bool = True) -> None:
+        self.batches, self.reuse, self.seed = batches, reuse, batches.stream.seed
+        self.store = LabelStore(folder)
+        self.loaded: list[Labelled] = []
+        context = multiprocessing.get_context("spawn")
+        self.newest = context.Value("q", 0)  # the newest batch that training has asked for
+        work = (self.store, self.batches, self.newest, os.getpid())
+        self.process = context.Process(target=_fill, args=work, daemon=True) if writing else None
+        if self.process is not None:
+            self.process.start()
+
+    def batch(self, step: int) -> list[Labelled]:
+        newest = step // self.reuse
+        number = newest if step % self.reuse == 0 else int(step_rng(self.seed, step).integers(newest + 1))
+        self.newest.value = newest
+        begin, end = self.batches.place(number)
+        while len(self.loaded) < end:
+            self.loaded += self.store.load(len(self.loaded))
+            if len(self.loaded) < end:
+                if self.process is not None and not self.process.is_alive():
+                    raise ChildProcessError("the process that labels instances has ended")
+                time.sleep(0.2)
+        return self.loaded[begin:end]
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.join()
+
+
+def _fill(store: LabelStore, batches: BatchStream, newest: Synchronized[int], parent: int) -> None:
+    """Label batch after batch into the store, continuing where it ends, up to AHEAD of what the parent needs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
+    held, number = len(store), 0
+    while batches.place(number)[1] <= held:
+        number += 1
+    fresh = batches.labelled(number)[held - batches.place(number)[0] :]
+    written = -FLUSH_SECONDS  # the first batch at once: the parent waits for it
+    while os.getppid() == parent:
+        if time.monotonic() - written > FLUSH_SECONDS:
+            store.add(fresh)
+            fresh, written = [], time.monotonic()
+        if number < newest.value + AHEAD:
+            number += 1
+            fresh += batches.labelled(number)
+        else:
+            time.sleep(0.1)
+
+
+def check_labels(config: Config) -> None:
+    """Raise ValueError if the config names labels that do not exist."""
+    names = config.method.labels if isinstance(config.method, ImitationConfig) else ()
+    for name in names:
+        if not (Path(name).is_file() if name.endswith(".npz") else len(LabelStore(Path(name)))):
+            raise ValueError(f"{name}: imitate.labels names no labelled instances")
+
+
+def label_source(config: Config, options: ImitationConfig, folder: Path, writing: bool = True) -> LabelSource:
+    """Return the labels that the config names, or those that a new process makes into the folder."""
+    problem, data, seed = config.policy.problem, config.data, config.train.seed
+    if not options.labels:
+        return FreshLabels(folder, BatchStream(problem, data, seed), options.reuse, writing)
+    check_labels(config)
+    labels: list[Labelled] = []
+    for name in options.labels:
+        found = read_xml100(Path(name)) if name.endswith(".npz") else LabelStore(Path(name)).load()
+        if found[0].sample.problem != problem:
+            raise ValueError(
+                f"{name}: imitate.labels are for {found[0].sample.problem!r}, policy.problem is {problem!r}"
+            )
+        labels += found
+    return StoredLabels(labels, data, seed)

@@ -17,8 +17,7 @@ from elgo.model.env import Batch, make_batch
 from elgo.problem.augment import normalise
 from elgo.problem.task import Task
 from elgo.train.config import Config, ImitationConfig
-from elgo.train.data import step_rng
-from elgo.train.label_source import LabelSource, label_source
+from elgo.train.data import LabelSource, label_source, step_rng
 from elgo.train.labelling import Labelled
 from elgo.train.processes import Processes
 from elgo.train.run import RunState
@@ -64,11 +63,8 @@ class ImitationBatch(NamedTuple):
 
     def select(self, rows: Tensor) -> ImitationBatch:
         """Return some of the instances, with the padding of the whole batch."""
-        batch = self.batch
-        demand, capacity, ends = (
-            None if x is None else x[rows] for x in (batch.demand, batch.capacity, self.route_ends)
-        )
-        return ImitationBatch(Batch(batch.coords[rows], batch.size[rows], demand, capacity), self.actions[rows], ends)
+        ends = None if self.route_ends is None else self.route_ends[rows]
+        return ImitationBatch(Batch(*(x[rows] for x in self.batch)), self.actions[rows], ends)
 
     def to(self, device: torch.device) -> ImitationBatch:
         ends = None if self.route_ends is None else self.route_ends.to(device)

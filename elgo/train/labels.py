@@ -1,41 +1,123 @@
-"""Fill stores with labelled instances: `python -m elgo.train.labels make STORE ...`."""
+"""Labelled instances on disk: append-only stores, the file of the XML100 set, and the command that fills a store.
+
+`python -m elgo.train.labels make STORE ...`
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from multiprocessing import get_context
 from pathlib import Path
-from types import FrameType
 
-from elgo.problem.files import atomic_write
-from elgo.train.label_store import LabelStore
-from elgo.train.label_stream import LabelStream, parse_sizes
-from elgo.train.labelling import Labelled
+import numpy as np
+
+from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.generate import Sample
+from elgo.train.labelling import Labelled, LabelStream, label, parse_sizes
 
 FLUSH_SECONDS = 60.0  # between writes; kill -9 loses what was labelled since the last one
 SHARD_LABELS = 256
 
 
-class _Stop:
-    """A context in which SIGTERM and SIGINT only set a flag, so that finished labels can be written first."""
+class LabelStore:
+    """A folder of shards NNNNNNNN.npz, named by the number of their first label; append-only, one writer.
 
-    def __enter__(self) -> _Stop:
-        self.asked = False
-        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGTERM, signal.SIGINT)}
-        return self
+    A shard appears under its name only when it is complete, so a store can be read at any time, and a killed writer
+    leaves at most a hidden temporary file that is never read.
+    """
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
 
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
+    def _shards(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("*.npz") if path.stem.isdigit())
+
+    def __len__(self) -> int:
+        shards = self._shards()
+        if not shards:
+            return 0
+        with np.load(shards[-1]) as arrays:
+            return int(shards[-1].stem) + len(arrays["cost"])
+
+    def add(self, labels: Sequence[Labelled]) -> None:
+        """Append labels as one shard."""
+        if not labels:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        final = self.folder / f"{len(self):08d}.npz"
+        demands = [np.zeros(x.sample.size, np.int64) if x.sample.demand is None else x.sample.demand for x in labels]
+        with atomic_file(final) as file:
+            np.savez_compressed(
+                file,
+                coords=np.concatenate([x.sample.coords for x in labels]),
+                demand=np.concatenate(demands).astype(np.int32),
+                capacity=np.array([x.sample.capacity or 0 for x in labels], dtype=np.int64),  # 0: a TSP
+                size=np.array([x.sample.size for x in labels], dtype=np.int32),
+                tour=np.concatenate([x.tour for x in labels]).astype(np.int32),
+                tour_size=np.array([len(x.tour) for x in labels], dtype=np.int32),
+                cost=np.array([x.cost for x in labels]),
+            )
+            if final.exists():
+                raise ValueError(f"{final} exists: another process writes to this store")
+
+    def load(self, start: int = 0) -> list[Labelled]:
+        """Return the labels start, start + 1, ... in the order in which they were added."""
+        shards = self._shards()
+        firsts = [int(path.stem) for path in shards]
+        wanted = [k for k in range(len(shards)) if k + 1 == len(shards) or firsts[k + 1] > start]
+        found = [(firsts[k] + i, x) for k in wanted for i, x in enumerate(_read_shard(shards[k]))]
+        return [x for number, x in found if number >= start]
+
+
+def _read_shard(path: Path) -> list[Labelled]:
+    with np.load(path) as arrays:
+        a = {name: arrays[name] for name in arrays.files}
+    nodes = np.concatenate([[0], np.cumsum(a["size"], dtype=np.int64)])
+    visits = np.concatenate([[0], np.cumsum(a["tour_size"], dtype=np.int64)])
+    labels = []
+    for k, capacity in enumerate(a["capacity"].tolist()):
+        node, visit = slice(nodes[k], nodes[k + 1]), slice(visits[k], visits[k + 1])
+        demand = a["demand"][node].astype(np.int64) if capacity else None
+        sample = Sample(a["coords"][node], demand, capacity or None)
+        labels.append(Labelled(sample, a["tour"][visit].astype(np.int64), float(a["cost"][k])))
+    return labels
+
+
+def read_xml100(path: Path | str) -> list[Labelled]:
+    """Return the instances of the labelled XML100 set (.npz) with their optimal routes, in the file's order.
+
+    The routes are optimal for rounded distances; cost is their unrounded length, as everywhere here.
+    """
+    with np.load(path) as arrays:
+        coords, demand = arrays["coords"].astype(np.float64), arrays["demand"].astype(np.int64)
+        capacity, tours = arrays["capacity"].tolist(), arrays["giant_tour"].astype(np.int64)
+    labels = []
+    for k, tour in enumerate(tours):
+        cuts = np.flatnonzero(tour == 0)
+        routes = [tour[a + 1 : b] for a, b in itertools.pairwise(cuts) if b > a + 1]
+        labels.append(label(Sample(coords[k], demand[k], capacity[k]), routes))
+    return labels
+
+
+@contextmanager
+def _signals_as_flag() -> Iterator[list[int]]:
+    """Yield a list to which SIGTERM and SIGINT only add themselves, so that finished labels can be written first."""
+    received: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda number, frame: received.append(number)) for number in numbers]
+    try:
+        yield received
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
 
 
@@ -48,20 +130,10 @@ def _ignore_signals() -> None:
 def _in_order(stream: LabelStream, start: int, workers: int) -> Generator[Labelled, None, None]:
     """Yield the labels start, start + 1, ... in order, made by `workers` processes, or by this one if that is 1."""
     if workers == 1:
-        index = start
-        while True:
-            yield stream.labelled(index)
-            index += 1
+        yield from map(stream.labelled, itertools.count(start))
     with ProcessPoolExecutor(workers, get_context("spawn"), _ignore_signals) as pool:
-        ahead: deque[Future[Labelled]] = deque()
-        try:
-            for index in range(start, 2**62):
-                ahead.append(pool.submit(stream.labelled, index))
-                if len(ahead) > 4 * workers:
-                    yield ahead.popleft().result()
-        finally:
-            for future in ahead:
-                future.cancel()
+        for first in itertools.count(start, 32 * workers):
+            yield from pool.map(stream.labelled, range(first, first + 32 * workers))
 
 
 def _claim(store: LabelStore, stream: LabelStream) -> None:
@@ -82,8 +154,8 @@ def _claim(store: LabelStore, stream: LabelStream) -> None:
 def make_labels(
     store: LabelStore,
     stream: LabelStream,
-    count: int | None = None,
-    minutes: float | None = None,
+    count: float = math.inf,
+    minutes: float = math.inf,
     workers: int = 1,
     report: Callable[[str], None] = lambda line: None,
 ) -> int:
@@ -96,11 +168,9 @@ def make_labels(
     started = flushed = time.monotonic()
     held = first = len(store)
     fresh: list[Labelled] = []
-    with _Stop() as stop:
+    with _signals_as_flag() as stop:
         source = _in_order(stream, held, workers)
-        while not stop.asked and (count is None or held + len(fresh) < count):
-            if minutes is not None and time.monotonic() - started > 60 * minutes:
-                break
+        while not stop and held + len(fresh) < count and time.monotonic() - started <= 60 * minutes:
             fresh.append(next(source))
             if len(fresh) >= SHARD_LABELS or time.monotonic() - flushed > FLUSH_SECONDS:
                 store.add(fresh)
@@ -111,7 +181,7 @@ def make_labels(
         store.add(fresh)  # before the pool ends, in case that is not waited for
         held += len(fresh)
         source.close()
-    report(f"{store.folder.name}: {held} labels, {'stopped' if stop.asked else 'done'}")
+    report(f"{store.folder.name}: {held} labels, {'stopped' if stop else 'done'}")
     return held
 
 
@@ -119,10 +189,7 @@ def _main() -> None:
     import typer
 
     app = typer.Typer(add_completion=False)
-
-    @app.callback()
-    def about() -> None:
-        """Near-optimal solutions to imitate, kept in stores on disk."""
+    app.callback(help="Near-optimal solutions to imitate, kept in stores on disk.")(lambda: None)
 
     def line(text: str) -> None:
         print(time.strftime("%H:%M:%S"), text, flush=True)
@@ -133,8 +200,8 @@ def _main() -> None:
         problem: str = typer.Option(..., help="tsp or cvrp"),
         sizes: str = typer.Option("50-1000,100-500", help="N: 100,200 or ranges, log-uniform within"),
         distribution: str = typer.Option("mixed", help="see elgo.problem.generate"),
-        count: int | None = typer.Option(None, help="stop when the store holds this many"),
-        minutes: float | None = typer.Option(None, help="stop after this long"),
+        count: int = typer.Option(sys.maxsize, show_default=False, help="stop when the store holds this many"),
+        minutes: float = typer.Option(math.inf, show_default=False, help="stop after this long"),
         seed: int = typer.Option(0),
         workers: int = typer.Option(1, min=1),
     ) -> None:

@@ -113,8 +113,8 @@ def _glimpse_tables(
 
 
 def _context(policy: Policy, batch: Batch, i: int) -> Context:
-    demand = np.zeros(0, np.int64) if batch.demand is None else batch.demand[i].numpy()
     config = kernel_config(policy.config)
+    demand = batch.demand[i].numpy() if config.has_depot else np.zeros(0, np.int64)
     return Context(demand, neighbour_lists(batch.coords[i].numpy(), config.has_depot, config.euclidean), config)
 
 

@@ -20,15 +20,13 @@ from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import load_policy, model_file, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
-from elgo.train.config import Config, ImitationConfig
+from elgo.train.config import Config, ImitationConfig, TrainConfig
+from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
-from elgo.train.label_source import check_labels
 from elgo.train.labelling import Labelled
-from elgo.train.memory import keep_freed_memory
-from elgo.train.processes import Processes
+from elgo.train.processes import Processes, keep_freed_memory
 from elgo.train.reinforce import Reinforce
 from elgo.train.run import RunFolder, RunLog, RunState
-from elgo.train.schedule import learning_rate
 from elgo.train.step import TrainingMethod
 from elgo.train.validate import ValidationGaps, instance_gaps, validation_set
 
@@ -156,6 +154,14 @@ class Trainer:
         found = instance_gaps(policy, self.processes.share(labels), self.config.validation.starts, decoding)
         summed = self.processes.sum(torch.tensor(found, dtype=torch.float64).view(-1, 2).sum(0))
         return ValidationGaps(*(summed / len(labels)).tolist())
+
+
+def learning_rate(config: TrainConfig, step: int, done: float) -> float:
+    """Return the learning rate at a step, given the fraction of the run that is over."""
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "constant":
+        return config.lr * warm
+    return config.lr * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
 
 
 def make_method(config: Config, folder: RunFolder, processes: Processes) -> TrainingMethod:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elgo.decode.decoder import DecodeConfig, decode
-from elgo.decode.starts import all_starts
+from elgo.decode.multistart import all_starts
 from elgo.decode.types import Rollouts
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
@@ -25,7 +25,6 @@ from elgo.train.data import random_tasks, step_rng
 from elgo.train.log_prob import log_prob
 from elgo.train.processes import Processes
 from elgo.train.run import RunState
-from elgo.train.schedule import distribution_probabilities
 from elgo.train.step import StepLoss, autocast
 
 
@@ -64,6 +63,12 @@ class Reinforce:
 
     def close(self) -> None:
         """Nothing runs in the background."""
+
+
+def distribution_probabilities(gaps: Sequence[float]) -> NDArray[np.float64]:
+    """Return the probabilities of ELG*'s adaptive scheduler, proportional to exp(validation gap as a fraction)."""
+    weight = np.exp(np.asarray(gaps, dtype=float))
+    return weight / weight.sum()
 
 
 def sample_rollouts(

@@ -11,15 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from elgo.decode.decoder import DecodeConfig, decode
-from elgo.decode.starts import all_starts
+from elgo.decode.multistart import all_starts
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
-from elgo.train.label_store import LabelStore
-from elgo.train.label_stream import LabelStream
-from elgo.train.labelling import Labelled, as_task
-from elgo.train.labels import make_labels
+from elgo.train.labelling import Labelled, LabelStream, as_task
+from elgo.train.labels import LabelStore, make_labels
 
 
 class ValidationGaps(NamedTuple):

@@ -231,7 +231,7 @@ def test_the_compiled_path_refuses_what_it_cannot_do() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"path": "quick"}, "path is 'quick', must be auto, compiled or torch"),
+        ({"path": "quick"}, "path is 'quick', must be one of auto, compiled, torch"),
         ({"threads": 0}, "threads is 0, must be at least 1"),
         ({"memory_gb": 0.0}, "memory_gb is 0.0, must be positive"),
     ],

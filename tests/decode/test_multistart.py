@@ -1,14 +1,16 @@
-"""Tasks under the symmetries, and rollouts as routes with their costs."""
+"""Tasks under the symmetries, start nodes, and rollouts as routes with their costs."""
 
 import math
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from samples import random_instance
 
-from elgo.decode.multistart import costs, make_task, routes, with_few_routes
+from elgo.decode.multistart import EVERY_START, STARTS, choose_starts, costs, make_task, routes, with_few_routes
 from elgo.problem.augment import SYMMETRIES, symmetry
 from elgo.problem.instance import Instance, Metric
+from elgo.problem.task import PROBLEMS
 
 
 def test_tasks_are_the_images_of_the_normalised_plane() -> None:
@@ -50,3 +52,31 @@ def test_only_rollouts_with_few_routes_count() -> None:
     assert left.tolist() == [few]
     assert [part.tolist() for part in with_few_routes(rollouts, 3)] == [[few, many], uncut]
     assert with_few_routes(rollouts, 1) == []
+
+
+def starts(instance: Instance, count: int | None = None, seed: int = 0) -> list[int]:
+    return choose_starts(make_task(instance), count, seed).tolist()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_node_but_the_depot_is_a_start(problem: str) -> None:
+    instance = random_instance(problem, 30)
+    every = list(range(instance.size - instance.customers, 30))
+    assert starts(instance) == starts(instance, 99) == every
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_large_instances_have_fewer_starts_unless_told_otherwise(problem: str) -> None:
+    instance = random_instance(problem, EVERY_START + 9)
+    assert len(starts(instance)) == STARTS
+    assert len(starts(instance, EVERY_START)) == EVERY_START
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_sample_is_sorted_and_depends_on_the_seed(problem: str) -> None:
+    instance = random_instance(problem, 30)
+    some = [starts(instance, 6, seed) for seed in (0, 0, 1)]
+    assert some[0] == some[1] != some[2]
+    assert len(set(some[0])) == 6
+    assert some[0] == sorted(some[0])
+    assert min(some[0]) >= instance.size - instance.customers

@@ -388,7 +388,7 @@ def test_encoding_and_stepping_leave_no_trace_in_the_policy() -> None:
         ({"heads": 0}, "heads is 0, must be at least 1"),
         ({"width": 30, "heads": 4}, "width must be a multiple of heads"),
         ({"local_width": 30, "local_heads": 4}, "local_width of local_heads"),
-        ({"coordinates": "spherical"}, "coordinates is 'spherical', must be polar or euclidean"),
+        ({"coordinates": "spherical"}, "coordinates is 'spherical', must be one of polar, euclidean"),
         ({"xi": 0.5}, "xi is 0.5 and clip is 50.0: xi must be at least 1, clip positive"),
         ({"global_policy": False, "local_policy": False}, "global_policy and local_policy are both off"),
     ],

@@ -1,10 +1,38 @@
-"""Random instances as functions of seed and step."""
+"""Instances as functions of seed and step: random ones, from stores, and from a process that labels on the fly."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny import fill, simple_labels
 
-from elgo.train.config import DataConfig
-from elgo.train.data import batch_size, random_tasks, step_rng
+from elgo.model.config import PolicyConfig
+from elgo.problem.task import ProblemName
+from elgo.train.config import Config, DataConfig, ImitationConfig, TrainConfig
+from elgo.train.data import (
+    BatchStream,
+    FreshLabels,
+    LabelSource,
+    StoredLabels,
+    batch_size,
+    label_source,
+    random_tasks,
+    step_rng,
+)
+from elgo.train.labelling import Labelled
+from elgo.train.labels import LabelStore
+
+
+def numbers(labels: list[Labelled]) -> list[bytes]:
+    return [x.sample.coords.tobytes() + x.tour.tobytes() for x in labels]
+
+
+# --- random instances
 
 
 def test_batch_size_is_limited_by_nodes() -> None:
@@ -28,3 +56,135 @@ def test_random_tasks(problem: str) -> None:
     assert sizes == {8, 9, 10, 11, 12, 30}
     different = random_tasks(problem, DataConfig(sizes="8", batch=1), "cluster", step_rng(1, 0))
     assert not np.array_equal(different[0].coords[:8], tasks[0].coords[:8])
+
+
+# --- stored labels
+
+
+def test_stored_batches_follow_from_seed_and_step() -> None:
+    labels = simple_labels("cvrp", [*range(20, 60), *[100] * 20])
+    config = DataConfig(batch=6, nodes=300)
+    source, again = (StoredLabels(labels, config, seed=3) for _ in range(2))
+    batches = [source.batch(step) for step in range(40)]
+    for step in reversed(range(40)):  # in any order
+        assert numbers(again.batch(step)) == numbers(batches[step])
+    other = StoredLabels(labels, config, seed=4)
+    assert any(numbers(other.batch(step)) != numbers(batches[step]) for step in range(3))
+    assert len({name for batch in batches for name in numbers(batch)}) > 40  # it comes around
+
+
+def test_stored_batches_are_of_similar_size() -> None:
+    labels = simple_labels("tsp", [*range(20, 60), *[100] * 20, 200])
+    source = StoredLabels(labels, DataConfig(batch=6, nodes=300), seed=0)
+    counts = set()
+    for step in range(60):
+        sizes = [x.sample.size for x in source.batch(step)]
+        assert max(sizes) <= 1.11 * min(sizes)
+        assert max(sizes) * len(sizes) <= 300 * 1.06
+        counts.add((round(max(sizes), -2), len(sizes)))
+    assert (100, 3) in counts
+
+
+def test_a_store_smaller_than_a_batch_repeats_itself() -> None:
+    source = StoredLabels(simple_labels("tsp", [9, 9]), DataConfig(batch=5), seed=0)
+    assert [len(source.batch(step)) for step in range(3)] == [2, 2, 2]
+    mixed = StoredLabels(simple_labels("tsp", [9, 20, 20, 20]), DataConfig(batch=3), seed=0)
+    assert {len(mixed.batch(step)) for step in range(20)} == {3}
+
+
+def source_of(problem: ProblemName, folder: Path, *labels: object) -> LabelSource:
+    options = ImitationConfig(labels=tuple(str(x) for x in labels))
+    return label_source(Config(PolicyConfig(problem), DataConfig(), options, TrainConfig(steps=1)), options, folder)
+
+
+def test_label_sources(tmp_path: Path) -> None:
+    one = fill(tmp_path / "one", simple_labels("tsp", [8, 9]))
+    two = fill(tmp_path / "two", simple_labels("tsp", [10]))
+    source = source_of("tsp", tmp_path, one, two)
+    assert isinstance(source, StoredLabels)
+    assert [x.sample.size for x in source.labels] == [8, 9, 10]
+    with pytest.raises(ValueError, match=r"one: imitate\.labels are for 'tsp', policy\.problem is 'cvrp'"):
+        source_of("cvrp", tmp_path, one)
+    with pytest.raises(ValueError, match=r"nothing: imitate\.labels names no labelled instances"):
+        source_of("tsp", tmp_path, tmp_path / "nothing")
+    with pytest.raises(ValueError, match=r"missing\.npz: imitate\.labels names no labelled instances"):
+        source_of("cvrp", tmp_path, "missing.npz")
+
+
+# --- labels made on the fly
+
+FRESH = DataConfig(sizes="8,12", distribution="mixed", batch=4, nodes=40)
+REUSE = 3
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from elgo.train.config import DataConfig
+from elgo.train.data import BatchStream, FreshLabels
+if __name__ == "__main__":
+    source = FreshLabels(Path(sys.argv[1]), BatchStream("tsp", DataConfig(**eval(sys.argv[2])), 7), 3)
+    source.batch(3 * 4)
+    print(source.process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_batches_follow_one_another_in_the_store() -> None:
+    batches = BatchStream("tsp", FRESH, seed=7)
+    places = [batches.place(number) for number in range(6)]
+    assert places[0][0] == 0
+    for number, (begin, end) in enumerate(places):
+        assert end - begin == batch_size(FRESH, batches.stream.size(4 * number))
+        assert number == 0 or begin == places[number - 1][1]
+
+
+def test_fresh_labels_end_with_their_parent_and_resume_from_their_store(tmp_path: Path) -> None:
+    pytest.importorskip("fast_tsp")
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, str(tmp_path / "child.py"), str(tmp_path), str(vars(FRESH))]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    labeller = int(parent.stdout.readline())
+    os.kill(labeller, 0)  # it lives
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    while alive(labeller) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(labeller)
+
+    held = LabelStore(tmp_path).load()
+    reader = FreshLabels(tmp_path, BatchStream("tsp", FRESH, 7), REUSE, writing=False)  # as in another process
+    batches, steps = reader.batches, 0
+    while batches.place(steps // 3)[1] <= len(held):
+        batch = reader.batch(steps)
+        number = steps // 3
+        if steps % 3:  # an earlier number, always the same
+            number = next(g for g in range(number + 1) if numbers(batch) == numbers(held[slice(*batches.place(g))]))
+        for i, x in enumerate(batch):
+            assert np.array_equal(x.sample.coords, batches.stream.sample(4 * number + i).coords)
+        assert numbers(reader.batch(steps)) == numbers(batch)
+        steps += 1
+    assert steps >= 15
+
+    writer = FreshLabels(
+        tmp_path, BatchStream("tsp", FRESH, 7), REUSE
+    )  # a resumed run: old labels at once, then new ones
+    try:
+        for step in range(steps):
+            assert numbers(writer.batch(step)) == numbers(reader.batch(step))
+        later = writer.batch(steps)
+        assert np.array_equal(later[-1].sample.coords, batches.stream.sample(4 * (steps // 3) + len(later) - 1).coords)
+    finally:
+        writer.close()
+    with pytest.raises(ChildProcessError, match="has ended"):
+        writer.batch(3 * 10_000)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent to look at it does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False

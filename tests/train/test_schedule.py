@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from elgo.train.config import TrainConfig
-from elgo.train.schedule import distribution_probabilities, learning_rate
+from elgo.train.loop import learning_rate
+from elgo.train.reinforce import distribution_probabilities
 
 
 def test_constant_rate_with_warmup() -> None:

@@ -13,9 +13,9 @@ from tiny import NETWORK, fill_validation, simple_label, simple_labels
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.problem.generate import Sample
-from elgo.train import label_stream, validate
-from elgo.train.label_store import LabelStore
+from elgo.train import labelling, validate
 from elgo.train.labelling import Labelled
+from elgo.train.labels import LabelStore
 from elgo.train.validate import instance_gaps, validation_set
 
 ONE = DecodeConfig(threads=1)
@@ -94,7 +94,7 @@ def test_an_interrupt_while_making_a_set_ends_the_run(tmp_path: Path, monkeypatc
             os.kill(os.getpid(), signal.SIGINT)
         return simple_label(sample)
 
-    monkeypatch.setattr(label_stream, "label_tsp", interrupted)
+    monkeypatch.setattr(labelling, "label_tsp", interrupted)
     with pytest.raises(KeyboardInterrupt):
         validation_set(tmp_path, "tsp", "uniform-8-10", lines.append)
     assert lines == ["val-tsp-uniform-8: 3 labels, stopped"]

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from elgo.model.ensemble import Policy
 from elgo.problem.generate import Sample, cvrp, generate
-from elgo.train.label_store import LabelStore
 from elgo.train.labelling import Labelled, label
+from elgo.train.labels import LabelStore
 
 NETWORK = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "local_width": 8, "local_heads": 2}
 OVERRIDES = [f"policy.{name}={value}" for name, value in NETWORK.items()]

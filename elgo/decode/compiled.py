@@ -6,9 +6,9 @@ in the kernels' modules, and measured by benchmarks/decode.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -97,8 +97,6 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: the kernels call it from several threads of their own."""
-    with _controller().limit(limits=1, user_api="blas"):
-        yield
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context that keeps BLAS to one thread: the kernels call it from several threads of their own."""
+    return _controller().limit(limits=1, user_api="blas")

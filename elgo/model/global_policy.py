@@ -6,6 +6,7 @@ Shapes: B instances, M rollouts, N nodes, H heads, D width.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -33,13 +34,6 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def self_attention(x: Tensor, qkv: nn.Linear, combine: nn.Linear, heads: int, mask: Tensor | None) -> Tensor:
-    """Multi-head attention of x (B, N, D) to itself; mask (B, 1, 1 or N, N) is True where it may attend."""
-    q, k, v = (split_heads(part, heads) for part in qkv(x).chunk(3, dim=-1))
-    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    return combine(attended.transpose(1, 2).flatten(2))
-
-
 class InstanceNorm(nn.Module):
     """Normalises each feature over the real nodes of its own instance."""
 
@@ -62,22 +56,24 @@ class InstanceNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward block, each with a residual and instance normalisation."""
+    """Self-attention and a feed-forward block, each with a residual and a normalisation."""
 
-    def __init__(self, width: int, heads: int, hidden: int) -> None:
+    def __init__(self, width: int, heads: int, hidden: int, norm: Callable[[int], nn.Module] = InstanceNorm) -> None:
         super().__init__()
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.combine = nn.Linear(width, width)
-        self.norm1 = InstanceNorm(width)
+        self.norm1 = norm(width)
         self.up = nn.Linear(width, hidden)
         self.down = nn.Linear(hidden, width)
-        self.norm2 = InstanceNorm(width)
+        self.norm2 = norm(width)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (B, N, D), real (B, N) or None when nothing is padded."""
-        mask = None if real is None else real[:, None, None]
-        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, mask), real)
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        mask = None if real is None else real[:, None, None]  # True where it may attend
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+        x = self.norm1(x + self.combine(attended), real)
         return self.norm2(x + self.down(F.relu(self.up(x))), real)
 
 

@@ -14,27 +14,15 @@ from torch import Tensor, nn
 
 from elgo.model.config import PolicyConfig
 from elgo.model.env import Batch, State, gather_nodes
-from elgo.model.global_policy import self_attention
+from elgo.model.global_policy import EncoderLayer
 from elgo.model.neighbours import Neighbourhood, positional_encoding
 
 
-class LocalLayer(nn.Module):
-    """Self-attention over the neighbours of one state and a feed-forward block, with residuals and layer norm."""
+class TokenNorm(nn.LayerNorm):
+    """Layer normalisation: each token by itself, whether present or not."""
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.combine = nn.Linear(width, width)
-        self.norm1 = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
-        self.norm2 = nn.LayerNorm(width)
-
-    def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """x (S, T, E), present (S, T)."""
-        x = self.norm1(x + self_attention(x, self.qkv, self.combine, self.heads, present[:, None, None]))
-        return self.norm2(x + self.down(F.relu(self.up(x))))
+    def forward(self, input: Tensor, present: Tensor | None = None) -> Tensor:
+        return super().forward(input)
 
 
 class LocalPolicy(nn.Module):
@@ -54,7 +42,9 @@ class LocalPolicy(nn.Module):
         if self.has_depot:  # a token without distance or angle: those of a far depot would grow with N
             self.depot = nn.Parameter(torch.empty(width).uniform_(-1, 1))
         self.context = nn.Parameter(torch.empty(width).uniform_(-1, 1))  # h_c
-        self.layers = nn.ModuleList(LocalLayer(width, config.local_heads) for _ in range(config.local_layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(width, config.local_heads, 4 * width, TokenNorm) for _ in range(config.local_layers)
+        )
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)

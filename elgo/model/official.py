@@ -12,18 +12,26 @@ from torch import Tensor
 from elgo.model.checkpoint import check_tensors, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.problem.task import ProblemName
 
-# Names on the left are ours. The official TSP and CVRP networks name the same things differently.
-
-_LAYER = {
-    "combine": "multi_head_combine",
-    "norm1": ("addAndNormalization1.norm", "add_n_normalization_1.norm"),
-    "norm2": ("addAndNormalization2.norm", "add_n_normalization_2.norm"),
-    "up": ("feedForward.W1", "feed_forward.W1"),
-    "down": ("feedForward.W2", "feed_forward.W2"),
-}
-_LOCAL = {"embed": "init_emb", "query": "Wq", "key": "Wk", "value": "Wv", "combine": "multi_head_combine"}
+# Parts of our names, and what stands for them in the official TSP and CVRP networks; replaced one after the other.
+_NAMES = (
+    ("global_.embed_depot", "", "encoder.embedding_depot"),
+    ("global_.embed", "encoder.embedding", "encoder.embedding_node"),
+    ("global_.layers", "encoder.layers", "encoder.layers"),
+    ("global_", "decoder", "decoder"),
+    (".norm1", ".addAndNormalization1.norm", ".add_n_normalization_1.norm"),
+    (".norm2", ".addAndNormalization2.norm", ".add_n_normalization_2.norm"),
+    (".up", ".feedForward.W1", ".feed_forward.W1"),
+    (".down", ".feedForward.W2", ".feed_forward.W2"),
+    (".combine", ".multi_head_combine", ".multi_head_combine"),
+    ("local.context", "local.cur_token_emb", "local.cur_token_emb"),
+    ("local.depot", "", "local.init_emb.bias"),  # the official depot has features of 0, so that its token is the bias
+    ("local.embed", "local.init_emb", "local.init_emb"),
+    ("local.", "decoder.local_policy_0.", "decoder.local_policies.0."),
+    (".query", ".Wq", ".Wq"),
+    (".key", ".Wk", ".Wk"),
+    (".value", ".Wv", ".Wv"),
+)
 
 
 def import_official(source: Path, target: Path) -> None:
@@ -55,66 +63,42 @@ def _read_official(source: Path) -> dict[str, Tensor]:
 
 
 def _convert(source: Path, state: dict[str, Tensor]) -> Policy:
-    problem: ProblemName = "cvrp" if "encoder.embedding_depot.weight" in state else "tsp"
-    local = "decoder.local_policies.0" if problem == "cvrp" else "decoder.local_policy_0"
-    rest = dict(state)
+    cvrp = "encoder.embedding_depot.weight" in state
+    used: set[str] = set()
 
-    def take(name: str) -> Tensor:
-        if name not in rest:
+    def find(ours: str) -> Tensor:
+        name = ours
+        for part, tsp_part, cvrp_part in _NAMES:
+            name = name.replace(part, cvrp_part if cvrp else tsp_part)
+        if name not in state:
             raise ValueError(f"{source}: tensor {name!r} is missing")
-        return rest.pop(name).float()
+        used.add(name)
+        return state[name].float()
 
-    out: dict[str, Tensor] = {}
-
-    def copy(ours: str, theirs: str, *kinds: str) -> None:
-        for kind in kinds:
-            out[f"{ours}.{kind}"] = take(f"{theirs}.{kind}")
-
-    both = ("weight", "bias")
-    copy("global_.embed", "encoder.embedding_node" if problem == "cvrp" else "encoder.embedding", *both)
-    if problem == "cvrp":
-        copy("global_.embed_depot", "encoder.embedding_depot", *both)
-    layers = len({name.split(".")[2] for name in state if name.startswith("encoder.layers.")})
-    for i in range(layers):
-        ours, theirs = f"global_.layers.{i}", f"encoder.layers.{i}"
-        out[f"{ours}.qkv.weight"] = torch.cat([take(f"{theirs}.W{kind}.weight") for kind in "qkv"])
-        for mine, names in _LAYER.items():
-            copy(f"{ours}.{mine}", f"{theirs}.{names if isinstance(names, str) else names[problem == 'cvrp']}", *both)
-    query = take("decoder.Wq_last.weight")
-    out["global_.query_last.weight"] = query[:, : query.shape[0]]
-    if problem == "cvrp":  # the load is the last input of the query
-        out["global_.query_load.weight"] = query[:, query.shape[0] :]
-    else:
-        copy("global_.query_first", "decoder.Wq_first", "weight")
-    copy("global_.key", "decoder.Wk", "weight")
-    copy("global_.value", "decoder.Wv", "weight")
-    copy("global_.combine", "decoder.multi_head_combine", *both)
-    has_local = f"{local}.cur_token_emb" in state
-    if has_local:
-        out["local.context"] = take(f"{local}.cur_token_emb")
-        if problem == "cvrp":  # the official code gives the depot features of 0, so that its token is the bias
-            out["local.depot"] = state[f"{local}.init_emb.bias"].float()
-        for mine, name in _LOCAL.items():
-            copy(f"local.{mine}", f"{local}.{name}", *(both if mine in ("embed", "combine") else ("weight",)))
-    if rest:
-        raise ValueError(f"{source}: tensor {min(rest)!r} is unknown")
-    return _official_policy(source, problem, layers, has_local, out)
-
-
-def _official_policy(
-    source: Path, problem: ProblemName, layers: int, has_local: bool, tensors: dict[str, Tensor]
-) -> Policy:
+    has_local = any(name.endswith(".cur_token_emb") for name in state)
     config = PolicyConfig(
-        problem,
-        width=tensors["global_.combine.bias"].shape[0],
-        hidden=tensors["global_.layers.0.up.bias"].shape[0],
-        layers=layers,
+        "cvrp" if cvrp else "tsp",
+        width=len(find("global_.combine.bias")),
+        hidden=len(find("global_.layers.0.up.bias")),
+        layers=len({name.split(".")[2] for name in state if name.startswith("encoder.layers.")}),
         local_policy=has_local,
-        local_width=tensors["local.context"].shape[0] if has_local else PolicyConfig(problem).local_width,
+        local_width=len(find("local.context")) if has_local else PolicyConfig.local_width,
     )
     policy = Policy(config)
-    if not has_local:  # a checkpoint of the first stage: the local policy exists, untrained and switched off
-        tensors |= {name: value for name, value in policy.state_dict().items() if name.startswith("local.")}
+    tensors: dict[str, Tensor] = {}
+    for name, own in policy.state_dict().items():
+        if name.startswith("local.") and not has_local:
+            tensors[name] = own  # a checkpoint of the first stage: the local policy exists, untrained and switched off
+        elif name.endswith(".qkv.weight"):
+            tensors[name] = torch.cat([find(name.replace("qkv", part)) for part in ("query", "key", "value")])
+        elif name == "global_.query_last.weight":
+            tensors[name] = find(name)[:, : config.width]
+        elif name == "global_.query_load.weight":  # the load is the last input of the official query
+            tensors[name] = find("global_.query_last.weight")[:, config.width :]
+        else:
+            tensors[name] = find(name)
+    for name in sorted(set(state) - used):
+        raise ValueError(f"{source}: tensor {name!r} is unknown")
     expected = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     check_tensors(source, expected, {name: value.numpy() for name, value in tensors.items()})
     policy.load_state_dict(tensors)

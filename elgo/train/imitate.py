@@ -19,9 +19,8 @@ from elgo.problem.task import Task
 from elgo.train.config import Config, ImitationConfig
 from elgo.train.data import LabelSource, label_source, step_rng
 from elgo.train.labelling import Labelled
-from elgo.train.processes import Processes
+from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
-from elgo.train.step import StepLoss, autocast
 
 
 class Imitation:
@@ -43,7 +42,7 @@ class Imitation:
         mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
         if len(mine) == 0:
             return StepLoss(torch.zeros((), device=device), torch.zeros((), device=device), len(labels))
-        with autocast(device, self.config.train.amp):
+        with self.processes.autocast(self.config.train.amp):
             total, count = imitation_loss(policy, whole.select(mine).to(device), steps.to(device))
         total.backward()
         return StepLoss(total.detach(), count, len(labels))

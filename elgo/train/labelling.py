@@ -15,11 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from elgo.model.config import check_at_least, check_choice
 from elgo.problem.augment import normalise
 from elgo.problem.distances import Metric
 from elgo.problem.generate import Sample, as_instance, generate
 from elgo.problem.instance import Instance
-from elgo.problem.task import Task
+from elgo.problem.task import PROBLEMS, Task
 from elgo.search.annealing import anneal
 from elgo.search.data import prepare
 from elgo.search.giant_tour import to_giant_tour, to_routes
@@ -187,14 +188,10 @@ class LabelStream:
     validation: bool = False
 
     def __post_init__(self) -> None:
-        if self.problem not in ("tsp", "cvrp"):
-            raise ValueError(f"problem is {self.problem!r}, not tsp or cvrp")
+        check_choice(self, problem=PROBLEMS)
+        check_at_least(self, group=1, seed=0)
         if not self.sizes or any(not 1 <= low <= high for low, high in self.sizes):
             raise ValueError(f"sizes is {self.sizes}; every range needs 1 <= low <= high")
-        if self.group < 1:
-            raise ValueError(f"group is {self.group}, less than 1")
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}, less than 0")
 
     def _rng(self, purpose: int, index: int) -> np.random.Generator:
         # Always four words: SeedSequence pads with zeros, so lists of different lengths could coincide.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -24,15 +24,24 @@ from elgo.train.config import Config, ImitationConfig, TrainConfig
 from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
 from elgo.train.labelling import Labelled
-from elgo.train.processes import Processes, keep_freed_memory
+from elgo.train.processes import Processes, StepLoss, keep_freed_memory
 from elgo.train.reinforce import Reinforce
 from elgo.train.run import RunFolder, RunLog, RunState
-from elgo.train.step import TrainingMethod
 from elgo.train.validate import ValidationGaps, instance_gaps, validation_set
 
 OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 Row = dict[str, float]
+
+
+class TrainingMethod(Protocol):
+    """REINFORCE or imitation."""
+
+    def backward(self, policy: Policy, state: RunState) -> StepLoss:
+        """Add the gradient of the summed loss of this process's share to the policy's parameters."""
+
+    def close(self) -> None:
+        """End background work."""
 
 
 class Trainer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import accumulate, cycle
 from pathlib import Path
 
 from elgo.problem.files import atomic_write
@@ -39,13 +39,11 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
         gaps.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         gaps.yaxis.set_major_formatter("{x:g}")
         gaps.yaxis.set_minor_formatter(NullFormatter())
-    for axes, place in (
-        (loss, {}),
-        (gaps, {"loc": "upper left", "bbox_to_anchor": (1, 1)}),
-    ):  # outside, because of many lines
-        axes.grid(alpha=0.3)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8, **place)
+    loss.grid(alpha=0.3)
+    loss.legend(fontsize=8)
+    gaps.grid(alpha=0.3)
+    if gaps.lines:
+        gaps.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # outside, because of many lines
     buffer = io.BytesIO()
     figure.savefig(buffer, format=target.suffix.lstrip(".") or "png", dpi=150)
     atomic_write(target, buffer.getvalue())
@@ -53,7 +51,4 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
 
 def smoothed(values: Sequence[float]) -> list[float]:
     """Return the exponential moving average."""
-    out: list[float] = []
-    for value in values:
-        out.append(value if not out else SMOOTHING * out[-1] + (1 - SMOOTHING) * value)
-    return out
+    return list(accumulate(values, lambda mean, value: SMOOTHING * mean + (1 - SMOOTHING) * value))

@@ -7,10 +7,10 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,14 @@ from elgo.model.ensemble import Policy
 
 T = TypeVar("T")
 WAIT = timedelta(hours=6)  # for the first process, while it makes the validation sets
+
+
+class StepLoss(NamedTuple):
+    """The loss of one process's share of a batch."""
+
+    total: Tensor  # summed over states or instances
+    divisor: Tensor  # their number; both are summed over the processes before the division
+    instances: int  # in the whole batch, over all processes
 
 
 class Processes:
@@ -84,6 +92,10 @@ class Processes:
             into.copy_(part.view_as(into))
         for parameter, grad, uses in zip(parameters, grads, used.tolist(), strict=True):
             parameter.grad = grad if uses else None
+
+    def autocast(self, enabled: bool) -> AbstractContextManager[object]:
+        """Return the context of bfloat16 computation, or one that does nothing."""
+        return torch.autocast(self.device.type, torch.bfloat16) if enabled else nullcontext()
 
     def close(self) -> None:
         """Wait for the other processes and leave the group."""

@@ -23,9 +23,8 @@ from elgo.problem.task import Task
 from elgo.train.config import Config, ReinforceConfig, parse_set
 from elgo.train.data import random_tasks, step_rng
 from elgo.train.log_prob import log_prob
-from elgo.train.processes import Processes
+from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
-from elgo.train.step import StepLoss, autocast
 
 
 class Reinforce:
@@ -45,7 +44,7 @@ class Reinforce:
         rollouts = sample_rollouts(policy, mine, self.options.starts, rngs, self.decoding)
         total = torch.zeros((), device=device)
         for chunk in rollout_batches(mine, rollouts, self.options, device):
-            with autocast(device, config.train.amp):
+            with self.processes.autocast(config.train.amp):
                 loss = reinforce_loss(policy, *chunk)
             if loss.requires_grad:  # False if the policy was confident everywhere
                 loss.backward()

@@ -127,6 +127,11 @@ def versions() -> dict[str, str]:
     import numba
     import numpy
 
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        revision = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        revision = "unknown"
     return {
         "elgo": __version__,
         "torch": torch.__version__,
@@ -134,13 +139,5 @@ def versions() -> dict[str, str]:
         "numba": numba.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "revision": _revision(),
+        "revision": revision,
     }
-
-
-def _revision() -> str:
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,48 +15,11 @@ TOLERANCE = 0.01  # percent of the cost: a smaller mean difference is no regress
 HEADER = "|instances|mean cost A|mean cost B|B - A %|B better|B worse|p|s A|s B|verdict"
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """A method of A and a method of B on the instances that both have solved."""
+def compare(a: str, b: str) -> Table:
+    """Return a table with a row per method that two folders have, or one for FOLDER:METHOD and FOLDER:METHOD.
 
-    name: str
-    costs: np.ndarray  # (2, instances): of A and of B
-    seconds: np.ndarray  # (2, instances)
-    lost: int  # instances that A has solved and B has failed on
-
-    @property
-    def changes(self) -> np.ndarray:
-        """The differences B - A in percent of A's cost."""
-        return 100 * (self.costs[1] / self.costs[0] - 1)
-
-    @property
-    def p(self) -> float:
-        """The two-sided p of Wilcoxon's signed-rank test; 1 if nothing differs."""
-        from scipy.stats import wilcoxon
-
-        return float(wilcoxon(self.changes).pvalue) if self.changes.any() else 1.0
-
-    @property
-    def verdict(self) -> str:
-        """Return "same", "better" or "WORSE"."""
-        if self.lost:
-            return f"WORSE: {self.lost} failed"
-        difference = self.changes.mean()
-        if self.p >= P_LIMIT or abs(difference) <= TOLERANCE:
-            return "same"
-        return "WORSE" if difference > 0 else "better"
-
-    def row(self) -> tuple[str, ...]:
-        """Return the cells of the pair in the table."""
-        changes, costs, seconds = self.changes, self.costs.mean(axis=1), self.seconds.mean(axis=1)
-        counts = [str(np.count_nonzero(side)) for side in (changes < 0, changes > 0)]
-        numbers = [f"{cost:.6g}" for cost in costs] + [f"{changes.mean():+.3f}"]
-        times = [f"{second:.3g}" for second in seconds]
-        return self.name, str(len(changes)), *numbers, *counts, f"{self.p:.3g}", *times, self.verdict
-
-
-def compare(a: str, b: str) -> list[Pair]:
-    """Return the pairs of methods with the same name in two folders, or the pair FOLDER:METHOD and FOLDER:METHOD."""
+    The verdict in the last column begins with WORSE where B is worse than A.
+    """
     (folder_a, method_a), (folder_b, method_b) = _side(a), _side(b)
     records_a, records_b = _by_method(folder_a), _by_method(folder_b)
     if bool(method_a) != bool(method_b):
@@ -68,7 +30,9 @@ def compare(a: str, b: str) -> list[Pair]:
     pairs = [(method_a, method_b)] if method_a else [(name, name) for name in records_a if name in records_b]
     if not pairs:
         raise ValueError(f"{b}: has no method in common with {a} ({', '.join(records_a)})")
-    return [_pair(f"{a} and {b}", x, y, records_a[x], records_b[y]) for x, y in pairs]
+    rows = tuple(_row(f"{a} and {b}", x, y, records_a[x], records_b[y]) for x, y in pairs)
+    note = f"paired over instances; WORSE: p < {P_LIMIT} and more than {TOLERANCE} % on average, or new failures"
+    return Table(f"A = {a}, B = {b}", tuple(HEADER.split("|")), rows, (note,))
 
 
 def _side(text: str) -> tuple[Path, str]:
@@ -85,17 +49,29 @@ def _by_method(folder: Path) -> dict[str, dict[str, Record]]:
     return found
 
 
-def _pair(where: str, method_a: str, method_b: str, a: Mapping[str, Record], b: Mapping[str, Record]) -> Pair:
+def _row(where: str, method_a: str, method_b: str, a: Mapping[str, Record], b: Mapping[str, Record]) -> tuple[str, ...]:
+    """Return the cells of two methods, over the instances that both have solved."""
     common = [(one, b[name]) for name, one in a.items() if name in b and one.cost is not None]
     both = [(x.cost, y.cost, x.seconds, y.seconds) for x, y in common if y.cost is not None]
     if not both:
         raise ValueError(f"{where}: methods {method_a!r} and {method_b!r} have no solved instance in common")
-    columns = np.array(both, dtype=float).T
+    cost_a, cost_b, seconds_a, seconds_b = np.array(both, dtype=float).T
+    changes = 100 * (cost_b / cost_a - 1)  # percent of A's cost
+    difference, p, lost = changes.mean(), signed_rank(changes), len(common) - len(both)
+    verdict = "WORSE" if difference > 0 else "better"
+    if lost:
+        verdict = f"WORSE: {lost} failed"
+    elif p >= P_LIMIT or abs(difference) <= TOLERANCE:
+        verdict = "same"
     name = method_a if method_a == method_b else f"{method_a} / {method_b}"
-    return Pair(name, columns[:2], columns[2:], len(common) - len(both))
+    costs = (f"{cost_a.mean():.6g}", f"{cost_b.mean():.6g}", f"{difference:+.3f}")
+    counts = (str((changes < 0).sum()), str((changes > 0).sum()))
+    seconds = (f"{seconds_a.mean():.3g}", f"{seconds_b.mean():.3g}")
+    return name, str(len(both)), *costs, *counts, f"{p:.3g}", *seconds, verdict
 
 
-def compare_table(a: str, b: str, pairs: Sequence[Pair]) -> Table:
-    """Return a table with a row per pair of methods, regressions in capitals."""
-    note = f"paired over instances; WORSE: p < {P_LIMIT} and more than {TOLERANCE} % on average, or new failures"
-    return Table(f"A = {a}, B = {b}", tuple(HEADER.split("|")), tuple(pair.row() for pair in pairs), (note,))
+def signed_rank(changes: np.ndarray) -> float:
+    """Return the two-sided p of Wilcoxon's signed-rank test; 1 if nothing differs."""
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(changes).pvalue) if changes.any() else 1.0

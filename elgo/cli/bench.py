@@ -101,20 +101,17 @@ def run(
     quiet: QuietOption = False,
 ) -> None:
     """Measure methods on a set (`elgo bench SET` for short); print the table, write CSV, pictures and a report."""
+    from elgo.bench.command import bench
     from elgo.bench.methods import Options, parse_limits, parse_methods
     from elgo.bench.sets import Selection, load_set
 
     limits = parse_limits(time_limits)
     bench_set = load_set(name, data, Selection(problem, instances, limit))
     chosen = parse_methods(methods, baselines, limits, bench_set.problems)
-
-    from elgo.bench.command import bench
-
     target = folder or Path("bench") / bench_set.name
     with bench_progress(quiet) as show:
         table = bench(bench_set, chosen, Options(seed, threads, memory), target, show, published)
-    print(table.text())
-    print(f"\nwrote {target / 'report.html'}")
+    print(f"{table.text()}\n\nwrote {target / 'report.html'}")
 
 
 def report(
@@ -124,8 +121,7 @@ def report(
     """Write tables, pictures and the report of a benchmark again."""
     from elgo.bench.report import write_report
 
-    print(write_report(folder, published).text())
-    print(f"\nwrote {folder / 'report.html'}")
+    print(f"{write_report(folder, published).text()}\n\nwrote {folder / 'report.html'}")
 
 
 def compare(
@@ -134,11 +130,10 @@ def compare(
 ) -> None:
     """Compare two benchmarks, instance by instance; exit code 1 if B is worse."""
     from elgo.bench.compare import compare as compare_results
-    from elgo.bench.compare import compare_table
 
-    pairs = compare_results(a, b)
-    print(compare_table(a, b, pairs).text())
-    if any(pair.verdict.startswith("WORSE") for pair in pairs):
+    table = compare_results(a, b)
+    print(table.text())
+    if any(row[-1].startswith("WORSE") for row in table.rows):
         raise typer.Exit(1)
 
 
@@ -174,5 +169,4 @@ def ablations(
         weights = {x: train_with_progress(configs[x], runs / x, folder / "data", quiet) for x in configs}
     with bench_progress(quiet) as show:
         table = measure_variants(configs, weights, protocol, bench_set, Options(seed, threads), folder, show)
-    print(table.text())
-    print(f"\nwrote {folder / 'ablations.md'}")
+    print(f"{table.text()}\n\nwrote {folder / 'ablations.md'}")

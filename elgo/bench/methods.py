@@ -239,7 +239,7 @@ def _decode(method: Method, instances: Sequence[Instance], options: Options) -> 
 
 
 def _solve(method: Method, instance: Instance, options: Options) -> Answer:
-    """Return the answer of the search or a baseline; an exception in a baseline is its error, and nothing ends."""
+    """Return the answer of the search or a baseline; an exception in a baseline becomes its error."""
     begin = time.perf_counter()
     if method.baseline is None:
         solution = solve(instance, time_limit=method.seconds, start=method.model, **options._asdict()).solution

@@ -20,7 +20,7 @@ from elgo.problem.generate import KOOL_COUNT, as_instance, generate, kool_test_s
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.task import PROBLEMS, ProblemName
 
-GENERATED = ("uniform", "synthetic", "scaling")  # a mean over groups of so different instances makes no sense
+GENERATED = ("uniform", "synthetic", "scaling")  # without a mean over groups
 MEAN_COSTS = {
     "TSP100": 7.765,
     "CVRP100": 15.65,
@@ -48,9 +48,8 @@ _SET_X = """
 TSPLIB_NAMES = _TSPLIB.split()
 SET_X_NAMES = [f"X-n{name}" for name in _SET_X.split()]
 XXL_NAMES = ["Antwerp1", "Antwerp2", "Leuven1", "Leuven2"]
-SELECTIONS = {
-    "ten": "X-n101,X-n153,X-n200,X-n298,X-n401,X-n502,X-n627,X-n783,X-n895,X-n1001",  # Set-X from end to end
-}
+# Set-X from end to end
+SELECTIONS = {"ten": "X-n101,X-n153,X-n200,X-n298,X-n401,X-n502,X-n627,X-n783,X-n895,X-n1001"}
 
 
 class FileSet(NamedTuple):
@@ -198,7 +197,7 @@ def read_files(files: Sequence[Path]) -> list[Instance]:
     instances = [read(file) for file in files]
     table, costs = _cost_table(files[0].parent)
     cells = [costs.get(file.stem, costs.get(it.name)) for file, it in zip(files, instances, strict=True)]
-    if costs and not any(cells):
+    if costs and set(cells) == {None}:
         raise ValueError(f"{table}: has no row for any of the {len(files)} problem files beside it")
     for file, instance, cell in zip(files, instances, cells, strict=True):
         beside = [file.with_name(file.stem + suffix) for suffix in (".sol", ".opt.tour")]

@@ -7,14 +7,9 @@ from typing import Annotated
 
 import typer
 
+_DEFAULT = "$ELGO_DATA, or the user's cache"
 DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="FOLDER",
-        help="Where the benchmark files are.",
-        show_default="$ELGO_DATA, or the user's cache",
-    ),
+    Path | None, typer.Option(metavar="FOLDER", help="Where the benchmark files are.", show_default=_DEFAULT)
 ]
 
 

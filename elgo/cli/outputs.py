@@ -42,7 +42,7 @@ class Outputs:
         for file in files:
             if file.suffix.lower() == ".vrp" and file.parent.resolve() == folder:
                 raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
-        plots = [path.resolve() for path in (self.plot, self.plot_history) if path and _is_picture(path)]
+        plots = [path.resolve() for path in self._pictures(files[0]) if path]
         if len(set(plots)) < len(plots):
             raise ValueError(f"{self.plot}: --plot and --plot-history name the same file")
         for option, path in (("--plot", self.plot), ("--plot-history", self.plot_history)):
@@ -62,13 +62,17 @@ class Outputs:
         if self.solutions:
             suffix = ".tour" if result.instance.problem == "tsp" else ".sol"
             write_solution(self.solutions / (file.stem + suffix), result.solution)
-        if self.plot:
-            save_plot(result.solution, self._picture(self.plot, file.stem))
-        if self.plot_history:
-            save_history(result, self._picture(self.plot_history, f"{file.stem}.history"))
+        plot, history = self._pictures(file)
+        if plot:
+            save_plot(result.solution, plot)
+        if history:
+            save_history(result, history)
 
-    def _picture(self, path: Path, name: str) -> Path:
-        return path if _is_picture(path) else path / f"{name}.{self.plot_format.value}"
+    def _pictures(self, file: Path) -> list[Path | None]:
+        """Return the pictures of a problem file: of the solution, and of the cost over time."""
+        suffix = f".{self.plot_format.value}"
+        asked = ((self.plot, file.stem + suffix), (self.plot_history, f"{file.stem}.history{suffix}"))
+        return [path / name if path and not _is_picture(path) else path for path, name in asked]
 
 
 def _is_picture(path: Path) -> bool:

@@ -31,15 +31,18 @@ def cost_facts(cost: float, best_known: float | None, comma: str = "") -> list[s
 
 
 @contextmanager
-def progress_bar(quiet: bool, with_remaining: bool = False) -> Iterator[Callable[[float, str, str], None]]:
-    """Yield a function that shows a fraction and a text in a bar on a terminal; elsewhere it prints a line, if any."""
+def progress_bar(quiet: bool, keep: bool = False) -> Iterator[Callable[[float, str, str], None]]:
+    """Yield a function that shows a fraction and a text in a bar on a terminal; elsewhere it prints a line, if any.
+
+    A bar to keep stays on the terminal at the end, and shows the remaining time.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     on_terminal = sys.stderr.isatty() and not quiet
     columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
-    columns += [TimeRemainingColumn()] * with_remaining
-    with Progress(*columns, console=Console(stderr=True), disable=not on_terminal) as bars:
+    columns += [TimeRemainingColumn()] * keep
+    with Progress(*columns, console=Console(stderr=True), disable=not on_terminal, transient=not keep) as bars:
         bar = bars.add_task("preparing", total=1.0)
 
         def show(fraction: float, text: str, line: str) -> None:

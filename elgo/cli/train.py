@@ -64,7 +64,7 @@ def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool) -
 
     status = StatusLine()
     quiet = quiet or int(os.environ.get("RANK", "0")) > 0
-    with progress_bar(quiet, with_remaining=True) as show:
+    with progress_bar(quiet, keep=True) as show:
 
         def report(row: dict[str, Any]) -> None:
             status.add(row)

@@ -73,12 +73,8 @@ def _start(tables: GlobalTables, nodes: int, demands: Demands, starts: Integers)
 @njit(nogil=True)
 def _move(state: RolloutState, demands: Demands, chosen: Integers) -> None:
     """Move each rollout to its chosen node."""
-    is_open, masked_first, unserved, remaining = (
-        state.context.is_open,
-        state.context.masked_first,
-        state.unserved,
-        state.remaining,
-    )
+    _, _, _, is_open, masked_first = state.context
+    unserved, remaining = state.unserved, state.remaining
     current, units, (demand, capacity) = state.local.current, state.local.units, demands
     depot, heads = unserved.shape[0] > 0, masked_first.shape[1] if masked_first.shape[0] > 0 else 0
     for r in range(chosen.shape[0]):

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -45,14 +44,6 @@ def random_tasks(problem: ProblemName, config: DataConfig, distribution: str, rn
     return [as_task(sample) for sample in samples]
 
 
-class LabelSource(Protocol):
-    """Gives the labelled instances of a step."""
-
-    def batch(self, step: int) -> list[Labelled]: ...
-
-    def close(self) -> None: ...
-
-
 class StoredLabels:
     """Existing labels: each step takes instances of similar size, starting from a random one."""
 
@@ -62,6 +53,7 @@ class StoredLabels:
         self.config, self.seed = config, seed
 
     def batch(self, step: int) -> list[Labelled]:
+        """Return the labelled instances of a step."""
         rng = step_rng(self.seed, step)
         size = int(self.sizes[rng.integers(len(self.labels))])
         count = min(batch_size(self.config, size), len(self.labels))
@@ -71,7 +63,7 @@ class StoredLabels:
         return [self.labels[i] for i in rng.choice(similar, count, replace=count > len(similar))]
 
     def close(self) -> None:
-        pass
+        """Nothing runs in the background."""
 
 
 class BatchStream:
@@ -115,6 +107,7 @@ class FreshLabels:
             self.process.start()
 
     def batch(self, step: int) -> list[Labelled]:
+        """Return the labelled instances of a step, once they are there."""
         newest = step // self.reuse
         number = newest if step % self.reuse == 0 else int(step_rng(self.seed, step).integers(newest + 1))
         self.newest.value = newest
@@ -128,9 +121,13 @@ class FreshLabels:
         return self.loaded[begin:end]
 
     def close(self) -> None:
+        """End the process that labels instances."""
         if self.process is not None:
             self.process.terminate()
             self.process.join()
+
+
+LabelSource = StoredLabels | FreshLabels
 
 
 def _fill(store: LabelStore, batches: BatchStream, newest: Synchronized[int], parent: int) -> None:

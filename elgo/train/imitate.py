@@ -31,7 +31,7 @@ class Imitation:
         self.source: LabelSource | None = None
 
     def backward(self, policy: Policy, state: RunState) -> StepLoss:
-        """Add the gradient of this process's share; see TrainingMethod."""
+        """Add the gradient of the summed loss of this process's share to the policy's parameters."""
         options, device = self.options, self.processes.device
         if self.source is None:
             self.source = label_source(self.config, options, self.folder, writing=self.processes.rank == 0)

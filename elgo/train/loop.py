@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -24,7 +24,7 @@ from elgo.train.config import Config, ImitationConfig, TrainConfig
 from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
 from elgo.train.labelling import Labelled
-from elgo.train.processes import Processes, StepLoss, keep_freed_memory
+from elgo.train.processes import Processes, keep_freed_memory
 from elgo.train.reinforce import Reinforce
 from elgo.train.run import RunFolder, RunLog, RunState
 from elgo.train.validate import ValidationGaps, instance_gaps, validation_set
@@ -34,23 +34,18 @@ OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 Row = dict[str, float]
 
 
-class TrainingMethod(Protocol):
-    """REINFORCE or imitation."""
-
-    def backward(self, policy: Policy, state: RunState) -> StepLoss:
-        """Add the gradient of the summed loss of this process's share to the policy's parameters."""
-
-    def close(self) -> None:
-        """End background work."""
-
-
 class Trainer:
     """Weights, optimiser and counters of a run, and one step of it."""
 
     def __init__(self, config: Config, folder: RunFolder, processes: Processes) -> None:
         self.config, self.folder, self.processes = config, folder, processes
         self.state = RunState()
-        self.method = make_method(config, folder, processes)
+        options = config.method
+        self.method: Imitation | Reinforce
+        if isinstance(options, ImitationConfig):
+            self.method = Imitation(config, options, folder.path / "labels", processes)
+        else:
+            self.method = Reinforce(config, options, processes)
         torch.manual_seed(config.train.seed)
         saved = folder.load()
         init = config.train.init if saved is None else ""
@@ -171,13 +166,6 @@ def learning_rate(config: TrainConfig, step: int, done: float) -> float:
     if config.schedule == "constant":
         return config.lr * warm
     return config.lr * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
-
-
-def make_method(config: Config, folder: RunFolder, processes: Processes) -> TrainingMethod:
-    """Return the method of the config."""
-    if isinstance(config.method, ImitationConfig):
-        return Imitation(config, config.method, folder.path / "labels", processes)
-    return Reinforce(config, config.method, processes)
 
 
 def initial_policy(config: PolicyConfig, name: str) -> Policy:

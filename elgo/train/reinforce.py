@@ -35,7 +35,7 @@ class Reinforce:
         self.decoding = DecodeConfig(threads=torch.get_num_threads())
 
     def backward(self, policy: Policy, state: RunState) -> StepLoss:
-        """Add the gradient of this process's share; see TrainingMethod."""
+        """Add the gradient of the summed loss of this process's share to the policy's parameters."""
         config, device = self.config, self.processes.device
         rng = step_rng(config.train.seed, state.step)
         tasks = random_tasks(config.policy.problem, config.data, self.distribution(state, rng), rng)

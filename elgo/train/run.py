@@ -33,7 +33,7 @@ class RunFolder:
     """The folder of a new run, or of an earlier session to continue."""
 
     def __init__(self, path: Path, config: Config) -> None:
-        self.path = path
+        self.path, self.checkpoint = path, path / "checkpoint.pt"
         stored = path / "config.json"
         if stored.exists():
             if _fixed_fields(make_config(json.loads(stored.read_text()))) != _fixed_fields(config):
@@ -42,10 +42,6 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(path / "versions.json", json.dumps(versions(), indent=2))
             atomic_write(stored, to_json(config))
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint.pt"
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the checkpoint atomically: a kill leaves the old one or the new one."""

@@ -6,7 +6,8 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -103,21 +104,20 @@ def _one_by_one(items: Sequence[BatchItem], stop: Stop, observer: Observer) -> I
         if stop.requested:
             return
         observer.started(number)
-        result = _solve(number, item, stop, observer)
+        result = _solve(item, stop, partial(observer.improved, number), partial(observer.advanced, number))
         if result is not None:
             yield number, result
 
 
-def _solve(number: int, item: BatchItem, stop: Stop, observer: Observer) -> Result | None:
+def _solve(
+    item: BatchItem, stop: Stop, improved: Callable[[Improvement], None], advanced: Callable[[float], None]
+) -> Result | None:
     """Return the result, found in this process; None if a stop was requested before there was a solution."""
+    instance, config, warm_start = item
     try:
         with stop.handled_by(_interrupt):
             return solver.solve(
-                item.instance,
-                item.config,
-                warm_start=item.warm_start,
-                on_improvement=lambda improvement, solution: observer.improved(number, improvement),
-                on_progress=lambda fraction: observer.advanced(number, fraction),
+                instance, config, warm_start=warm_start, on_improvement=lambda it, _: improved(it), on_progress=advanced
             )
     except KeyboardInterrupt:
         if not stop.requested:
@@ -130,138 +130,103 @@ def _interrupt() -> None:
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
-# A worker sends READY, receives an item, sends improvements and fractions, sends the result, receives the next item.
+# A worker sends READY, receives an item, sends improvements and fractions, sends the result or an error, receives the
+# next item. Its messages during a solve are too short to be cut by a signal.
 
-READY = "ready"
+READY, NO_ITEM = "ready", -1
 
 
-class _Failure(NamedTuple):
-    """An error in an item."""
-
-    error: Exception
+@dataclass
+class _Worker:
+    process: BaseProcess
+    item: int = NO_ITEM  # number of the item that it was sent last
 
 
 def _in_parallel(
     items: Sequence[BatchItem], processes: int, stop: Stop, observer: Observer
 ) -> Iterator[tuple[int, Result]]:
-    busy: dict[Connection, int] = {}  # the item that each worker solves
-    outcomes: dict[int, Result | _Failure | None] = {}
+    outcomes: dict[int, Result | Exception | None] = {}
     started = yielded = 0
-    with _workers(processes) as workers, stop.handled_by(lambda: _signal(workers[pipe] for pipe in busy)):
+    with _workers(processes) as workers, stop.handled_by(lambda: _signal(workers.values())):
         while yielded < started or (started < len(items) and not stop.requested):
             for pipe in wait(list(workers)):
                 assert isinstance(pipe, Connection)
-                message = _receive(pipe, workers, items, busy)
+                worker, message = workers[pipe], _receive(pipe, workers, items)
                 if isinstance(message, Improvement):
-                    observer.improved(busy[pipe], message)
+                    observer.improved(worker.item, message)
                     continue
                 if isinstance(message, float):
-                    observer.advanced(busy[pipe], message)
+                    observer.advanced(worker.item, message)
                     continue
-                if message != READY:
-                    outcomes[busy.pop(pipe)] = message
-                if isinstance(message, _Failure):  # raised when it is its turn: no other item is started
+                outcomes[worker.item] = message
+                if isinstance(message, Exception):  # raised when it is its turn: no other item is started
                     items = items[:started]
-                if started < len(items):
-                    started += _send(pipe, started, items[started], busy, stop, observer)
+                if started < len(items) and not stop.requested:
+                    worker.item = started
+                    pipe.send(items[started])
+                    observer.started(started)
+                    started += 1
             while yielded in outcomes:
                 outcome = outcomes.pop(yielded)
                 yielded += 1
-                if isinstance(outcome, _Failure):
-                    raise outcome.error
+                if isinstance(outcome, Exception):
+                    raise outcome
                 if outcome is not None:  # its instance is a copy that went through the pipe
                     solution = Solution(items[yielded - 1].instance, outcome.solution.routes)
                     yield yielded - 1, replace(outcome, solution=solution)
 
 
-def _receive(
-    pipe: Connection, workers: dict[Connection, BaseProcess], items: Sequence[BatchItem], busy: dict[Connection, int]
-) -> Any:
-    """Return the next message of a worker; if the worker has died, that is the failure of its item."""
+def _receive(pipe: Connection, workers: dict[Connection, _Worker], items: Sequence[BatchItem]) -> Any:
+    """Return the next message of a worker; if the worker has died, that is an error in its item."""
     try:
         return pipe.recv()
     except (EOFError, OSError):
-        process = workers.pop(pipe)
-        process.join()
-        fault = f"the process ended with code {process.exitcode}"
-        if pipe not in busy:
+        worker = workers.pop(pipe)
+        worker.process.join()
+        fault = f"the process ended with code {worker.process.exitcode}"
+        if worker.item == NO_ITEM:
             raise ChildProcessError(fault) from None
-        return _Failure(ChildProcessError(f"{items[busy[pipe]].instance.name}: {fault}"))
-
-
-def _send(
-    pipe: Connection, number: int, item: BatchItem, busy: dict[Connection, int], stop: Stop, observer: Observer
-) -> bool:
-    """Send an item to a worker, unless a stop is requested; True if it was sent."""
-    busy[pipe] = number  # first: from now on a request to stop is passed on to the worker
-    if stop.requested:
-        del busy[pipe]
-        return False
-    pipe.send((number, item))
-    observer.started(number)
-    return True
+        return ChildProcessError(f"{items[worker.item].instance.name}: {fault}")
 
 
 @contextmanager
-def _workers(count: int) -> Iterator[dict[Connection, BaseProcess]]:
+def _workers(count: int) -> Iterator[dict[Connection, _Worker]]:
     """Start worker processes, as a dictionary by the pipes to them, and end them after the block."""
     context = get_context("spawn")
-    workers: dict[Connection, BaseProcess] = {}
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C in a terminal goes to this process only
+    workers: dict[Connection, _Worker] = {}
+    # Inherited: Ctrl-C in a terminal goes to this process only, and SIGUSR1 does not end a worker that is not ready.
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGUSR1)}
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            workers[ours] = _Worker(context.Process(target=_work, args=(theirs,), daemon=True))
+            workers[ours].process.start()
             theirs.close()
-            workers[ours] = process
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     try:
         yield workers
     finally:
         for worker in workers.values():
-            worker.terminate()
+            worker.process.terminate()
 
 
-def _signal(processes: Iterable[BaseProcess]) -> None:
-    for process in processes:
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGUSR1)
-
-
-class _Reporter:
-    """The observer in a worker: sends what happens through the pipe, in messages too short to be cut by a signal."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self.pipe = pipe
-        self.sent = 0.0
-
-    def started(self, number: int) -> None:
-        self.sent = 0.0
-
-    def improved(self, number: int, improvement: Improvement) -> None:
-        self.pipe.send(improvement)
-
-    def advanced(self, number: int, fraction: float) -> None:
-        if fraction >= self.sent + 0.01:
-            self.sent = fraction
-            self.pipe.send(fraction)
+def _signal(workers: Iterable[_Worker]) -> None:
+    for worker in workers:
+        assert worker.process.pid is not None
+        os.kill(worker.process.pid, signal.SIGUSR1)
 
 
 def _work(pipe: Connection) -> None:
     """Solve the items that come through the pipe, until its other end is closed."""
-    stop, reporter = Stop(), _Reporter(pipe)
+    stop = Stop()
     with stop.listen(signal.SIGUSR1), suppress(EOFError, ConnectionError):
         pipe.send(READY)
         while True:
-            number, item = pipe.recv()
-            reporter.started(number)
-            pipe.send(_outcome(number, item, stop, reporter))
-
-
-def _outcome(number: int, item: BatchItem, stop: Stop, reporter: _Reporter) -> Result | _Failure | None:
-    try:
-        return _solve(number, item, stop, reporter)
-    except (ValueError, OSError) as error:
-        return _Failure(error)
+            item = pipe.recv()
+            try:
+                outcome: Result | Exception | None = _solve(item, stop, pipe.send, pipe.send)
+            except (ValueError, OSError) as error:
+                outcome = error
+            pipe.send(outcome)

@@ -52,7 +52,7 @@ class PathSearch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def iterated_local_search(
-    data: SearchArrays, path: NodeArray, perturbations: int, random_state: RandomState
+    data: SearchArrays, path: NodeArray, perturbations: int, state: RandomState
 ) -> tuple[NodeArray, float]:
     """Improve a path to a local optimum, then by perturbations; return the path and how much shorter it is."""
     search = _start(path, len(data.neighbours))
@@ -61,8 +61,7 @@ def iterated_local_search(
         return search.path, gain
     for _ in range(perturbations):
         search.counters[0].logged = 0
-        change = _double_bridge(data.distances, search, random_state)
-        change += _descend(data, search)
+        change = _double_bridge(data.distances, search, state) + _descend(data, search)
         if change >= 0.0:
             gain += change
         else:
@@ -130,11 +129,7 @@ def _two_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
             gain = saved + distance(distances, c, d) - distance(distances, b, d)
             if gain <= EPSILON or abs(i - j) > MAX_REVERSED:
                 continue
-            low, high = min(i, j), max(i, j)
-            if side == 1:
-                _reverse(search, low + 1, high)
-            else:
-                _reverse(search, low, high - 1)
+            _reverse(search, min(i, j) + (side == 1), max(i, j) - (side == -1))
             for node in (a, b, c, d):
                 _enqueue(search, node)
             return gain
@@ -183,12 +178,12 @@ def _or_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _double_bridge(distances: Distances, search: PathSearch, random_state: RandomState) -> float:
+def _double_bridge(distances: Distances, search: PathSearch, state: RandomState) -> float:
     """Exchange two random short segments that follow each other; return the gain, usually negative."""
     path = search.path
     longest = min(MAX_BRIDGE, (len(path) - 2) // 3)
-    one, two = 1 + int(uniform(random_state) * longest), 1 + int(uniform(random_state) * longest)
-    low = 1 + int(uniform(random_state) * (len(path) - 1 - one - two))
+    one, two = 1 + int(uniform(state) * longest), 1 + int(uniform(state) * longest)
+    low = 1 + int(uniform(state) * (len(path) - 1 - one - two))
     middle, high = low + one, low + one + two - 1
     left, right = path[low - 1], path[high + 1]
     a, b, c, d = path[low], path[middle - 1], path[middle], path[high]
@@ -249,7 +244,6 @@ def _reverse_path(path: NodeArray, position: NodeArray, low: int, high: int) -> 
         a, b = path[low], path[high]
         path[low], path[high] = b, a
         position[b], position[a] = low, high
-        low += 1
-        high -= 1
+        low, high = low + 1, high - 1
     if low == high:
         position[path[low]] = low

@@ -71,59 +71,43 @@ class SisrResult(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def ruin_and_recreate(
-    data: SearchArrays,
-    giant_tour: NodeArray,
-    vehicles: int,
-    iterations: int,
-    temperature: float,
-    random_state: RandomState,
+    data: SearchArrays, giant_tour: NodeArray, vehicles: int, iterations: int, temperature: float, state: RandomState
 ) -> SisrResult:
     """Run iterations at one temperature. The number of routes never grows beyond `vehicles`."""
     customers = giant_tour[giant_tour > 0]
     linked = link_routes(giant_tour, data.demand)
     nodes, routes, counters = linked.nodes, linked.routes, linked.counters
-    removed = np.empty(len(customers), np.int32)
-    keys = np.empty(len(customers), np.float64)
+    removed, keys = np.empty(len(customers), np.int32), np.empty(len(customers), np.float64)
     change, best_change = 0.0, 0.0
     best_nodes, best_routes = nodes.copy(), routes.copy()
     for _ in range(iterations):
-        longest = min(MAX_STRING, len(customers) / counters[0].used)
-        strings = int(uniform(random_state) * (4.0 * MEAN_REMOVED / (1.0 + longest) - 1.0) + 1.0)
-        seed_customer = customers[int(uniform(random_state) * len(customers))]
         most = max(vehicles, counters[0].used)
-        delta, count = _ruin(data, linked, seed_customer, strings, longest, removed, random_state)
-        _sort(data, removed[:count], keys, random_state)
-        delta += _recreate(data, linked, most, customers, removed[:count], random_state)
-        if delta > 0.0 and delta >= -temperature * math.log(uniform(random_state) + 1e-300):
+        delta, count = _ruin(data, linked, customers, removed, state)
+        _sort(data, removed[:count], keys, state)
+        delta += _recreate(data, linked, most, customers, removed[:count], state)
+        if delta > 0.0 and delta >= -temperature * math.log(uniform(state) + 1e-300):
             undo(linked)
             continue
         change += delta
         accept(linked)
         if change < best_change - 1e-9:
             best_change = change
-            best_nodes[:] = nodes
-            best_routes[:] = routes
+            best_nodes[:], best_routes[:] = nodes, routes
     return SisrResult(unlink(nodes, routes), change, unlink(best_nodes, best_routes), best_change)
-
-
-# ---- Ruin ----------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
 def _ruin(
-    data: SearchArrays,
-    linked: LinkedRoutes,
-    seed_customer: int,
-    strings: int,
-    longest: float,
-    removed: NodeArray,
-    random_state: RandomState,
+    data: SearchArrays, linked: LinkedRoutes, customers: NodeArray, removed: NodeArray, state: RandomState
 ) -> tuple[float, int]:
-    """Remove one string from each of the `strings` routes nearest to a seed customer.
+    """Remove one string from each of the routes nearest to a random seed customer.
 
     The customers are written to `removed`. Return the change of cost and their number.
     """
     neighbours, nodes, routes, counters = data.neighbours, linked.nodes, linked.routes, linked.counters
+    longest = min(MAX_STRING, len(customers) / counters[0].used)
+    strings = int(uniform(state) * (4.0 * MEAN_REMOVED / (1.0 + longest) - 1.0) + 1.0)
+    seed_customer = customers[int(uniform(state) * len(customers))]
     delta, count = 0.0, 0
     for k in range(-1, neighbours.shape[1]):
         if counters[0].saved >= strings:
@@ -134,32 +118,30 @@ def _ruin(
             continue
         save_route(linked, route)
         size = routes[route].size
-        length = int(uniform(random_state) * min(float(size), longest) + 1.0)
+        length = int(uniform(state) * min(float(size), longest) + 1.0)
         preserved = 0
-        if 1 < length < size and uniform(random_state) < SPLIT_RATE:
+        if 1 < length < size and uniform(state) < SPLIT_RATE:
             preserved = 1
-            while length + preserved < size and uniform(random_state) < SPLIT_DEPTH:
+            while length + preserved < size and uniform(state) < SPLIT_DEPTH:
                 preserved += 1
-        begin = _string_around(nodes, customer, length + preserved, random_state)
-        split = int(uniform(random_state) * (length + 1)) if preserved else length
+        begin = _string_around(nodes, customer, length + preserved, state)
+        split = int(uniform(state) * (length + 1)) if preserved else length
         delta += _remove(data, linked, String(route, begin, length, split, preserved), removed[count:])
         count += length
     return delta, count
 
 
 @njit(cache=True, nogil=True)
-def _string_around(nodes: Records, customer: int, length: int, random_state: RandomState) -> int:
+def _string_around(nodes: Records, customer: int, length: int, state: RandomState) -> int:
     """Return the first customer of a random string of that length that includes the customer."""
     before, begin = 0, customer
     while before < length - 1 and nodes[begin].previous != 0:
-        begin = nodes[begin].previous
-        before += 1
+        before, begin = before + 1, nodes[begin].previous
     after, end = 0, customer
     while after < length - 1 and nodes[end].next != 0:
-        end = nodes[end].next
-        after += 1
+        after, end = after + 1, nodes[end].next
     least = max(0, length - 1 - after)
-    for _ in range(before - least - int(uniform(random_state) * (before - least + 1))):
+    for _ in range(before - least - int(uniform(state) * (before - least + 1))):
         begin = nodes[begin].next
     return begin
 
@@ -193,16 +175,13 @@ def _remove(data: SearchArrays, linked: LinkedRoutes, string: String, removed: N
     return delta + distance(distances, left, node)
 
 
-# ---- Recreate ------------------------------------------------------------------------------------------------------
-
-
 @njit(cache=True, nogil=True)
-def _sort(data: SearchArrays, removed: NodeArray, keys: FloatArray, random_state: RandomState) -> None:
+def _sort(data: SearchArrays, removed: NodeArray, keys: FloatArray, state: RandomState) -> None:
     """Sort customers for insertion: random, largest demand, farthest or nearest first, with weights 4 : 4 : 2 : 1."""
-    order = uniform(random_state) * 11.0
+    order = uniform(state) * 11.0
     for k in range(len(removed)):
         if order < 4.0:
-            keys[k] = uniform(random_state)
+            keys[k] = uniform(state)
         elif order < 8.0:
             keys[k] = -data.demand[removed[k]]
         elif order < 10.0:
@@ -219,19 +198,14 @@ def _sort(data: SearchArrays, removed: NodeArray, keys: FloatArray, random_state
 
 @njit(cache=True, nogil=True)
 def _recreate(
-    data: SearchArrays,
-    linked: LinkedRoutes,
-    most: int,
-    customers: NodeArray,
-    removed: NodeArray,
-    random_state: RandomState,
+    data: SearchArrays, linked: LinkedRoutes, most: int, customers: NodeArray, removed: NodeArray, state: RandomState
 ) -> float:
     """Insert each removed customer where it costs least; return the change of cost, inf if `most` routes do not do."""
     nodes, routes = linked.nodes, linked.routes
     delta = 0.0
     for customer in removed:
         free = data.capacity - data.demand[customer]
-        cost, left, route = _cheapest_near(data, nodes, routes, customer, free, random_state)
+        cost, left, route = _cheapest_near(data, nodes, routes, customer, free, state)
         if route == NO_ROUTE:  # the routes nearby are full
             cost, left, route = _cheapest_anywhere(data.distances, nodes, routes, customers, customer, free)
         if route == NO_ROUTE:
@@ -259,7 +233,7 @@ def _detour(distances: Distances, left: int, customer: int, right: int) -> float
 
 @njit(cache=True, nogil=True)
 def _cheapest_near(
-    data: SearchArrays, nodes: Records, routes: Records, customer: int, free: int, random_state: RandomState
+    data: SearchArrays, nodes: Records, routes: Records, customer: int, free: int, state: RandomState
 ) -> Insertion:
     """Return the cheapest position next to a near customer, with blinks, in a route with a load of at most `free`."""
     distances, neighbours = data.distances, data.neighbours
@@ -269,7 +243,7 @@ def _cheapest_near(
         route = nodes[other].route
         if route == NO_ROUTE or routes[route].load > free:
             continue
-        blink = uniform(random_state)
+        blink = uniform(state)
         if blink >= BLINK_RATE:
             cost = _detour(distances, other, customer, nodes[other].next)
             if cost < best:

@@ -41,14 +41,13 @@ def test_what_is_undone_leaves_no_trace(most: int) -> None:
     for _ in range(300):
         before = routes_of(linked)
         used = sum(map(bool, before))
-        limit, seed, strings = max(most, used), rng.choice(customers), int(rng.integers(1, 6))
-        delta, count = _ruin(arrays, linked, seed, strings, 6.0, removed, state)
+        delta, count = _ruin(arrays, linked, customers, removed, state)
         gone = np.setdiff1d(customers, [node for route in routes_of(linked) for node in route])
         assert sorted(removed[:count].tolist()) == gone.tolist()
         assert (linked.nodes["route"][removed[:count]] == NO_ROUTE).all()
         emptied += linked.counters[0]["used"] < used
         _sort(arrays, removed[:count], keys, state)
-        delta += _recreate(arrays, linked, limit, customers, removed[:count], state)
+        delta += _recreate(arrays, linked, max(most, used), customers, removed[:count], state)
         opened += linked.counters[0]["used"] > used
         failed += math.isinf(delta)
         if math.isinf(delta) or rng.random() < 0.67:

@@ -6,7 +6,6 @@ Each section follows its keyword. TSPLIB's own description is "TSPLIB 95" by G. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,18 +32,8 @@ _FIELDS = {
 }
 _SECTIONS = {"NODE_COORD_SECTION", "DISPLAY_DATA_SECTION", "EDGE_WEIGHT_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"}
 
-# EDGE_WEIGHT_FORMAT -> indices of the numbers in the matrix. Triangles are symmetric, so a column-wise triangle is the
-# opposite one row by row.
-_TRIANGLES: dict[str, Callable[[int], tuple[IntArray, IntArray]]] = {
-    "UPPER_ROW": lambda n: np.triu_indices(n, 1),
-    "LOWER_ROW": lambda n: np.tril_indices(n, -1),
-    "UPPER_DIAG_ROW": lambda n: np.triu_indices(n),
-    "LOWER_DIAG_ROW": lambda n: np.tril_indices(n),
-    "UPPER_COL": lambda n: np.tril_indices(n, -1),
-    "LOWER_COL": lambda n: np.triu_indices(n, 1),
-    "UPPER_DIAG_COL": lambda n: np.tril_indices(n),
-    "LOWER_DIAG_COL": lambda n: np.triu_indices(n),
-}
+_TRIANGLES = ("UPPER_ROW", "LOWER_ROW", "UPPER_DIAG_ROW", "LOWER_DIAG_ROW")
+_LAYOUTS = ("FULL_MATRIX", *_TRIANGLES, *(name.replace("ROW", "COL") for name in _TRIANGLES))
 
 
 @dataclass(frozen=True)
@@ -182,19 +171,19 @@ def _metric(document: Document) -> Metric:
 def _matrix(document: Document, size: int) -> FloatArray:
     """Return the costs (n, n) of EDGE_WEIGHT_SECTION. Its line breaks and its diagonal have no meaning."""
     layout = document.field("EDGE_WEIGHT_FORMAT").upper()
-    if layout != "FULL_MATRIX" and layout not in _TRIANGLES:
-        known = ", ".join(("FULL_MATRIX", *_TRIANGLES))
-        raise ValueError(f"EDGE_WEIGHT_FORMAT is {quoted(layout)}, expected one of {known}")
+    if layout not in _LAYOUTS:
+        raise ValueError(f"EDGE_WEIGHT_FORMAT is {quoted(layout)}, expected one of {', '.join(_LAYOUTS)}")
     weights = parse_numbers(" ".join(document.section("EDGE_WEIGHT_SECTION")).split(), "EDGE_WEIGHT_SECTION")
-    diagonal = size if "DIAG" in layout else -size
-    wanted = size * size if layout == "FULL_MATRIX" else (size * size + diagonal) // 2
+    first = 0 if "DIAG" in layout else 1  # diagonal of a triangle
+    wanted = size * size if layout == "FULL_MATRIX" else size * (size + 1 - 2 * first) // 2
     if len(weights) != wanted:
         needs = f"{layout} with DIMENSION {size} needs {wanted}"
         raise ValueError(f"EDGE_WEIGHT_SECTION has {len(weights)} numbers, but {needs}")
     if layout == "FULL_MATRIX":
         matrix = weights.reshape(size, size)
-    else:
-        rows, columns = _TRIANGLES[layout](size)
+    else:  # a symmetric matrix: its upper triangle column by column is the lower one row by row
+        upper = layout.startswith("UPPER") == layout.endswith("ROW")
+        rows, columns = np.triu_indices(size, first) if upper else np.tril_indices(size, -first)
         matrix = np.zeros((size, size))
         matrix[rows, columns] = matrix[columns, rows] = weights
     np.fill_diagonal(matrix, 0.0)

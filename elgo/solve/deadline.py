@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
@@ -22,14 +23,13 @@ def run_with_deadline(work: Callable[[], T], until: float, exit_seconds: float =
     If it is still running at the exit of the interpreter, it has `exit_seconds` to end: inside some libraries (torch)
     the end of the thread would abort the process.
     """
-    results: list[T] = []
-    errors: list[BaseException] = []
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
+            future.set_result(work())
         except BaseException as error:
-            errors.append(error)
+            future.set_exception(error)
 
     thread = Thread(target=run, daemon=True)
     thread.start()
@@ -38,8 +38,6 @@ def run_with_deadline(work: Callable[[], T], until: float, exit_seconds: float =
     finally:
         if exit_seconds and thread.is_alive():
             atexit.register(thread.join, exit_seconds)
-    if errors:
-        raise errors[0]
-    if not results:
+    if not future.done():
         raise DeadlineExceeded
-    return results[0]
+    return future.result()

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from elgo.problem.instance import Instance
 from elgo.search.distances import integer_distances
 from elgo.search.fallback import first_fit_decreasing
+from elgo.search.giant_tour import Routes
 from elgo.search.tsp import fast_tsp_tour
 
-Routes = list[list[int]]
 LEAST_SECONDS = 0.01  # of search, even if building the model took the whole budget
 LARGEST = 10**6  # integer distance that is passed on unchanged
 EXTENT = 10_000  # largest of the scaled distances; with more, the penalties of HGS and PyVRP are too small
@@ -53,10 +53,6 @@ def fleet_size(demand: NDArray[np.int64], capacity: int) -> int:
     return max(math.ceil(1.3 * int(demand.sum()) / capacity) + 3, len(first_fit_decreasing(demand, capacity)) + 1)
 
 
-def _distances(instance: Instance) -> NDArray[np.int64]:
-    return integer_distances(instance, LARGEST, EXTENT)
-
-
 def _demands(instance: Instance) -> tuple[NDArray[np.int64], int, int]:
     """Return demands and capacity as integers, and how many vehicles to offer."""
     demand, capacity = instance.units()
@@ -66,7 +62,7 @@ def _demands(instance: Instance) -> tuple[NDArray[np.int64], int, int]:
 def pyvrp(instance: Instance, budget: Budget) -> Routes | None:
     """Return the routes of PyVRP, or None if it found nothing feasible."""
     pyvrp: Any = importlib.import_module("pyvrp")
-    distance = _distances(instance)
+    distance = integer_distances(instance, LARGEST, EXTENT)
     customers = range(1, instance.size)
     if instance.problem == "tsp":
         clients = [pyvrp.Client(location=i) for i in customers]
@@ -83,24 +79,12 @@ def pyvrp(instance: Instance, budget: Budget) -> Routes | None:
         distance_matrices=[distance],
         duration_matrices=[np.zeros_like(distance)],
     )
-    # PyVRP's own time limit starts only after its first local search.
-    end = budget.clock() + budget.left()
-    result = pyvrp.solve(data, _Until(end, budget.clock), seed=budget.seed, collect_stats=False, display=False)
+    end = budget.clock() + budget.left()  # PyVRP's own time limit starts only after its first local search
+    result = pyvrp.solve(data, lambda best_cost: budget.clock() > end, budget.seed, collect_stats=False, display=False)
     if not result.is_feasible():
         return None
     routes = [[stop.idx + 1 for stop in route if stop.is_client()] for route in result.best.routes()]
     return [[0, *routes[0]]] if instance.problem == "tsp" else routes
-
-
-@dataclass(frozen=True)
-class _Until:
-    """PyVRP's stopping criterion at a given time of a clock."""
-
-    end: float
-    clock: Callable[[], float]
-
-    def __call__(self, best_cost: int) -> bool:
-        return self.clock() > self.end
 
 
 def hgs(instance: Instance, budget: Budget) -> Routes | None:
@@ -111,7 +95,7 @@ def hgs(instance: Instance, budget: Budget) -> Routes | None:
     data = {
         "x_coordinates": plane[:, 0],
         "y_coordinates": plane[:, 1],
-        "distance_matrix": _distances(instance).astype(np.float64),
+        "distance_matrix": integer_distances(instance, LARGEST, EXTENT).astype(np.float64),
         "demands": demand,
         "vehicle_capacity": capacity,
         "num_vehicles": count,
@@ -131,7 +115,9 @@ def ortools(instance: Instance, budget: Budget) -> Routes | None:
     demand, capacity, vehicles = _demands(instance) if cvrp else (np.zeros(instance.size, np.int64), 0, 1)
     manager = cp.RoutingIndexManager(instance.size, vehicles, 0)
     routing = cp.RoutingModel(manager)
-    routing.SetArcCostEvaluatorOfAllVehicles(routing.RegisterTransitMatrix(_distances(instance).tolist()))
+    routing.SetArcCostEvaluatorOfAllVehicles(
+        routing.RegisterTransitMatrix(integer_distances(instance, LARGEST, EXTENT).tolist())
+    )
     if cvrp:
         load = routing.RegisterUnaryTransitVector(demand.tolist())
         routing.AddDimensionWithVehicleCapacity(load, 0, [capacity] * vehicles, True, "load")
@@ -157,7 +143,7 @@ def vroom(instance: Instance, budget: Budget) -> Routes | None:
     """Return the routes of VROOM at its highest exploration level, which often ends long before the limit."""
     vroom: Any = importlib.import_module("vroom")
     problem = vroom.Input()
-    problem.set_durations_matrix("car", _distances(instance).astype(np.uint32))
+    problem.set_durations_matrix("car", integer_distances(instance, LARGEST, EXTENT).astype(np.uint32))
     customers = range(1, instance.size)
     if instance.problem == "tsp":
         problem.add_vehicle(vroom.Vehicle(0, start=0, end=0))
@@ -178,7 +164,7 @@ def vroom(instance: Instance, budget: Budget) -> Routes | None:
 def lkh(instance: Instance, budget: Budget) -> Routes | None:
     """Return the best tour of LKH (elkai), which counts runs: one, then as many as fit into the rest of the limit."""
     elkai: Any = importlib.import_module("elkai")
-    problem = elkai.DistanceMatrix(_distances(instance).tolist())
+    problem = elkai.DistanceMatrix(integer_distances(instance, LARGEST, EXTENT).tolist())
     begin = time.perf_counter()
     tours = [problem.solve_tsp(1)[:-1]]
     runs = int(0.9 * budget.left() / (time.perf_counter() - begin))

@@ -43,9 +43,8 @@ def plot_instance(instance: Instance, ax: Axes) -> None:
     size = _scale(instance) ** 2
     ax.scatter(xy[first:, 0], xy[first:, 1], s=9 * size, color=_INK, linewidths=0, zorder=3)
     if first:
-        ax.scatter(
-            xy[0, 0], xy[0, 1], s=50 + 20 * size, marker="s", color="white", edgecolors=_INK, linewidths=1.8, zorder=4
-        )
+        depot = ax.scatter(xy[:1, 0], xy[:1, 1], s=50 + 20 * size, marker="s", color="white", zorder=4)
+        depot.set(edgecolor=_INK, linewidth=1.8)
     ax.set_aspect("equal")
     ax.margins(0.03)
     ax.set_xticks([])
@@ -67,14 +66,10 @@ def plot_solution(solution: Solution, ax: Axes, title: str | None = None) -> Non
     else:
         colors = _route_colors(xy, solution.routes)
         paths = [xy[list(route)] for route in solution.routes]
-        legs = [xy[[0, end]] for route in solution.routes for end in (route[0], route[-1])]
-        leg_colors = [color for color in colors for _ in range(2)]
         ax.add_collection(LineCollection(paths, colors=colors, linewidths=width, zorder=2))
-        ax.add_collection(
-            LineCollection(
-                legs, colors=leg_colors, linewidths=max(0.45 * width, 0.4), linestyles=(0, (4, 3)), alpha=0.5, zorder=1
-            )
-        )
+        legs = LineCollection([xy[[0, end]] for route in solution.routes for end in (route[0], route[-1])], alpha=0.5)
+        legs.set(color=np.repeat(colors, 2, axis=0), linewidth=max(0.45 * width, 0.4), linestyle=(0, (4, 3)), zorder=1)
+        ax.add_collection(legs)
     plot_instance(instance, ax)
     ax.set_title(_title(solution) if title is None else title, color=_INK, fontsize="large")
 
@@ -88,18 +83,15 @@ def plot_history(result: Result, ax: Axes, title: str | None = None) -> None:
 
     instance, history = result.instance, result.history
     seconds = np.array([max(found.seconds, _AT_ONCE) for found in history])
-    gaps = [gap(found.cost, instance.best_known) for found in history]
-    heights = np.array(
-        [found.cost if percent is None else percent for found, percent in zip(history, gaps, strict=True)]
-    )
-    end = max(result.seconds.total, _AT_ONCE)
-    ax.step(
-        np.append(seconds, end), np.append(heights, heights[-1:]), where="post", color=_INK, linewidth=1.2, zorder=2
-    )
+    costs = np.array([found.cost for found in history])
+    heights = 100 * (costs / instance.best_known - 1) if instance.best_known else costs
+    times, steps = np.append(seconds, max(result.seconds.total, _AT_ONCE)), np.append(heights, heights[-1:])
+    ax.step(times, steps, where="post", color=_INK, linewidth=1.2, zorder=2)
     for source in dict.fromkeys(found.source for found in history):
         own = [found.source == source for found in history]
-        color = _SOURCES.get(source, _INK)
-        ax.scatter(seconds[own], heights[own], s=26, color=color, label=source, linewidths=0, zorder=3)
+        ax.scatter(
+            seconds[own], heights[own], s=26, color=_SOURCES.get(source, _INK), label=source, linewidths=0, zorder=3
+        )
     ax.set_xscale("log")
     ax.set_xlabel("seconds")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -163,9 +155,8 @@ def _route_colors(xy: np.ndarray, routes: tuple[tuple[int, ...], ...]) -> list[t
     """One colour per route; golden-ratio steps in the angular order of the routes keep neighbours apart in hue."""
     centres = np.array([xy[list(route)].mean(axis=0) - xy[0] for route in routes]).reshape(-1, 2)
     ranks = np.argsort(np.argsort(np.arctan2(centres[:, 1], centres[:, 0]), kind="stable"))
-    return [
-        hsv_to_rgb((rank * 0.618034) % 1.0, (0.9, 0.65, 0.8)[rank % 3], (0.75, 0.85, 0.6)[rank % 3]) for rank in ranks
-    ]
+    shades = ((0.9, 0.75), (0.65, 0.85), (0.8, 0.6))  # saturation and value, in turn
+    return [hsv_to_rgb((rank * 0.618034) % 1.0, *shades[rank % 3]) for rank in ranks]
 
 
 def _title(solution: Solution) -> str:

@@ -39,7 +39,7 @@ from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
-from elgo.problem.generate import Sample, generate
+from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import ReinforceConfig
 from elgo.train.imitate import imitation_loss, make_imitation_batch
@@ -100,7 +100,7 @@ def make_policy(problem: ProblemName) -> Policy:
     return Policy(PolicyConfig(problem)).train()
 
 
-def make_samples(problem: ProblemName, size: int, count: int) -> list[Sample]:
+def make_samples(problem: ProblemName, size: int, count: int) -> list[Task]:
     rng = np.random.default_rng(SEED)
     return [generate(rng, problem, size, "uniform") for _ in range(count)]
 
@@ -109,7 +109,7 @@ def make_tasks(case: Case) -> list[Task]:
     return [Task(x.coords, x.demand, x.capacity) for x in make_samples(case.problem, case.size, case.batch)]
 
 
-def trivial_label(sample: Sample) -> Labelled:
+def trivial_label(sample: Task) -> Labelled:
     """Return a trivial solution: nodes in order, a new route when the next customer does not fit."""
     if sample.demand is None:
         return label(sample, [range(sample.size)])

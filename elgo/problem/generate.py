@@ -8,71 +8,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.point_distributions import POINT_DISTRIBUTIONS, POINT_GENERATORS, log_uniform, points, weighted_index
+from elgo.problem.task import Task
 
 GRID = 1000  # Set-X has the integer coordinates 0..1000
 KOOL_SEED = 1234
 KOOL_COUNT = 10_000
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A generated instance: coords (n, 2) float64; for CVRP demand (n,) int64 and capacity, with the depot first."""
-
-    coords: np.ndarray
-    demand: np.ndarray | None = None
-    capacity: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.coords.ndim != 2 or self.coords.shape[1] != 2:
-            raise ValueError(f"coords has shape {self.coords.shape}, expected (n, 2)")
-        if (self.demand is None) != (self.capacity is None):
-            raise ValueError("demand and capacity must be given together")
-        if self.demand is not None and self.demand.shape != (len(self.coords),):
-            raise ValueError(f"demand has shape {self.demand.shape}, expected ({len(self.coords)},)")
-
-    @property
-    def size(self) -> int:
-        """Number of nodes, including the depot."""
-        return len(self.coords)
-
-    @property
-    def problem(self) -> str:
-        """The problem's name, "tsp" or "cvrp"."""
-        return "tsp" if self.demand is None else "cvrp"
-
-    @property
-    def customers(self) -> int:
-        """N of the literature: the number of nodes without the depot."""
-        return self.size if self.demand is None else self.size - 1
-
-
-def as_instance(sample: Sample, name: str = "sample") -> Instance:
+def as_instance(sample: Task, name: str = "sample") -> Instance:
     """Return the sample as an Instance with unrounded Euclidean distances, as usual for synthetic sets."""
     demand = None if sample.demand is None else sample.demand.astype(np.float64)
     capacity = None if sample.capacity is None else float(sample.capacity)
     return Instance(name=name, coords=sample.coords, metric=Metric.EXACT, demand=demand, capacity=capacity)
 
 
-def tsp(rng: Generator, n: int, distribution: str = "mixed") -> Sample:
+def tsp(rng: Generator, n: int, distribution: str = "mixed") -> Task:
     """Return a TSP with n points of the named distribution, in random order."""
-    return Sample(rng.permutation(points(rng, n, distribution)))
+    return Task(rng.permutation(points(rng, n, distribution)))
 
 
-def _kool(rng: Generator, customers: int, distribution: str) -> Sample:
+def _kool(rng: Generator, customers: int, distribution: str) -> Task:
     """Kool et al. (2019): demands 1..9, capacity 50. The depot is uniform; for "cluster" it is one of the points."""
     if distribution == "cluster":
         coords = rng.permutation(points(rng, customers + 1, "cluster"))
     else:
         coords = np.concatenate([rng.random((1, 2)), points(rng, customers, distribution)])
     demand = np.concatenate([[0], rng.integers(1, 10, size=customers)])
-    return Sample(coords, demand.astype(np.int64), 50)
+    return Task(coords, demand.astype(np.int64), 50)
 
 
 def _distinct(rng: Generator, taken: np.ndarray, count: int, seeds: np.ndarray | None) -> np.ndarray:
@@ -135,27 +103,27 @@ def capacity_for(demand: np.ndarray, route_length: float) -> int:
     return max(int(demand.max()), math.ceil(route_length * float(demand.sum()) / len(demand) - 1e-9))
 
 
-def _on_grid(rng: Generator, coords: np.ndarray, demand: np.ndarray, route_length: float) -> Sample:
+def _on_grid(rng: Generator, coords: np.ndarray, demand: np.ndarray, route_length: float) -> Task:
     """Return a sample with shuffled customers of integer coords, the depot first, and the customers' demands."""
     order = rng.permutation(len(demand))
     coords = np.concatenate([coords[:1], coords[1:][order]]).astype(np.float64)
     capacity = capacity_for(demand, min(route_length, len(demand)))
-    return Sample(coords, np.concatenate([[0], demand[order]]).astype(np.int64), capacity)
+    return Task(coords, np.concatenate([[0], demand[order]]).astype(np.int64), capacity)
 
 
-def _set_x(rng: Generator, customers: int) -> Sample:
+def _set_x(rng: Generator, customers: int) -> Task:
     """Uchoa et al. (2017): customers per route r ~ Triangular(3, 6, 25)."""
     coords = _set_x_coords(rng, customers)
     return _on_grid(rng, coords, _set_x_demand(rng, coords[1:]), rng.triangular(3, 6, 25))
 
 
-def _set_x_long(rng: Generator, customers: int) -> Sample:
+def _set_x_long(rng: Generator, customers: int) -> Task:
     """Set-X with longer routes: r log-uniform from 10 to a quarter of the customers (at least 25)."""
     coords = _set_x_coords(rng, customers)
     return _on_grid(rng, coords, _set_x_demand(rng, coords[1:]), log_uniform(rng, 10, max(25, customers / 4)))
 
 
-def _xxl(rng: Generator, customers: int) -> Sample:
+def _xxl(rng: Generator, customers: int) -> Task:
     """Like Arnold et al. (2019), Belgium: towns of Zipf-like sizes, demands 1, 2, 3, depot central or outside.
 
     Short routes have 8 to 20 customers, long ones 20 to 200 (at most a quarter of all customers).
@@ -182,7 +150,7 @@ def _xxl(rng: Generator, customers: int) -> Sample:
 
 
 # Name -> generator and its share in "mixed".
-_CVRP_GENERATORS: dict[str, tuple[Callable[[Generator, int], Sample], float]] = {
+_CVRP_GENERATORS: dict[str, tuple[Callable[[Generator, int], Task], float]] = {
     "set_x": (_set_x, 0.60),
     "set_x_long": (_set_x_long, 0.22),
     "xxl": (_xxl, 0.12),
@@ -191,7 +159,7 @@ _KOOL_SHARE = 0.06  # in "mixed", of _kool with points of any distribution
 CVRP_DISTRIBUTIONS: tuple[str, ...] = (*_CVRP_GENERATORS, *POINT_DISTRIBUTIONS)
 
 
-def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Sample:
+def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Task:
     """Return a CVRP with that many customers.
 
     "set_x", "set_x_long" and "xxl" are like the benchmarks of these names; the name of a point distribution gives the
@@ -209,14 +177,14 @@ def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Sample:
     return _kool(rng, customers, distribution)
 
 
-def generate(rng: Generator, problem: str, customers: int, distribution: str = "mixed") -> Sample:
+def generate(rng: Generator, problem: str, customers: int, distribution: str = "mixed") -> Task:
     """Return a random TSP or CVRP with that many customers, see tsp and cvrp."""
     if problem not in ("tsp", "cvrp"):
         raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
     return (tsp if problem == "tsp" else cvrp)(rng, customers, distribution)
 
 
-def kool_test_set(problem: str, count: int = KOOL_COUNT) -> list[Sample]:
+def kool_test_set(problem: str, count: int = KOOL_COUNT) -> list[Task]:
     """Return the first `count` of the literature's 10,000 uniform test instances with N = 100 (Kool et al. 2019)."""
     if problem not in ("tsp", "cvrp"):
         raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
@@ -224,10 +192,10 @@ def kool_test_set(problem: str, count: int = KOOL_COUNT) -> list[Sample]:
         raise ValueError(f"count is {count}, expected 0..{KOOL_COUNT}")
     legacy = np.random.RandomState(KOOL_SEED)  # as np.random.seed(1234), without changing the global state
     if problem == "tsp":
-        return [Sample(coords) for coords in legacy.uniform(size=(KOOL_COUNT, 100, 2))[:count]]
+        return [Task(coords) for coords in legacy.uniform(size=(KOOL_COUNT, 100, 2))[:count]]
     depots = legacy.uniform(size=(KOOL_COUNT, 1, 2))
     customers = legacy.uniform(size=(KOOL_COUNT, 100, 2))
     demands = legacy.randint(1, 10, size=(KOOL_COUNT, 100))
     coords = np.concatenate([depots, customers], axis=1)
     demand = np.concatenate([np.zeros((KOOL_COUNT, 1), dtype=np.int64), demands], axis=1)
-    return [Sample(coords[i], demand[i], 50) for i in range(count)]
+    return [Task(coords[i], demand[i], 50) for i in range(count)]

@@ -18,7 +18,7 @@ import numpy as np
 from elgo.model.config import check_at_least, check_choice
 from elgo.problem.augment import normalise
 from elgo.problem.distances import Metric
-from elgo.problem.generate import Sample, as_instance, generate
+from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
 from elgo.problem.task import PROBLEMS, Task
 from elgo.search.annealing import anneal
@@ -41,7 +41,7 @@ class Labelled:
     cost: its unrounded Euclidean length in the sample's coordinates.
     """
 
-    sample: Sample
+    sample: Task
     tour: np.ndarray
     cost: float
 
@@ -54,7 +54,7 @@ class Labelled:
         return tuple(tuple(self.tour[a + 1 : b].tolist()) for a, b in pairwise(cuts))
 
 
-def label(sample: Sample, routes: Sequence[Sequence[int]]) -> Labelled:
+def label(sample: Task, routes: Sequence[Sequence[int]]) -> Labelled:
     """Return the sample with routes (without the depot) in a canonical order; ValueError if they are infeasible."""
     visited = np.sort(np.concatenate([np.asarray(route, dtype=np.int64) for route in routes]))
     first = 0 if sample.demand is None else 1
@@ -75,7 +75,7 @@ def label(sample: Sample, routes: Sequence[Sequence[int]]) -> Labelled:
     return Labelled(sample, tour, tour_cost(sample.coords, tour))
 
 
-def as_task(sample: Sample) -> Task:
+def as_task(sample: Task) -> Task:
     """Return the sample as a policy sees it."""
     return Task(normalise(sample.coords), sample.demand, sample.capacity)
 
@@ -102,7 +102,7 @@ def tsp_seconds(n: int) -> float:
     return max(0.006, 0.015 * (n / 100) ** 1.5)
 
 
-def label_tsp(sample: Sample, seconds: float | None = None) -> Labelled:
+def label_tsp(sample: Task, seconds: float | None = None) -> Labelled:
     """Return the sample with a near-optimal tour by fast_tsp, found in that wall-clock time."""
     if sample.size <= 3:
         return label(sample, [range(sample.size)])
@@ -125,7 +125,7 @@ def _tsp_routes(instance: Instance, seconds: float, candidates: str) -> external
     return routes
 
 
-def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> Labelled:
+def label_cvrp(sample: Task, seconds: float | None = None, seed: int = 0) -> Labelled:
     """Return the sample with near-optimal routes by HGS (N <= 300) or PyVRP in that CPU time, doubled until feasible.
 
     Without a time by our own search: 0.2 s and 0.8 % at N=100, 2 s and better than PyVRP's at N=500 (measured).
@@ -140,7 +140,7 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
     _require(module)
     extent = max(float(np.ptp(sample.coords, axis=0).max()), 1e-300)
     coords = (sample.coords - sample.coords.min(axis=0)) * (EXTENT / extent)
-    instance = Instance("label", coords, Metric.EUC_2D, sample.demand, sample.capacity)
+    instance = Instance("label", coords, Metric.EUC_2D, sample.demand.astype(np.float64), sample.capacity)
     for attempt in range(5):
         budget = Budget(seconds * 2**attempt, seed=seed % 2**31 + attempt, clock=time.process_time)
         routes = solve(instance, budget)
@@ -149,7 +149,7 @@ def label_cvrp(sample: Sample, seconds: float | None = None, seed: int = 0) -> L
     raise RuntimeError(f"no feasible solution for {sample.customers} customers in {seconds * 31:.1f} s")
 
 
-def _search(sample: Sample, seed: int) -> list[list[int]]:
+def _search(sample: Task, seed: int) -> list[list[int]]:
     """Return the routes of savings and SISR, which are the same every time."""
     instance = as_instance(sample)
     giant_tour = to_giant_tour(savings(instance))
@@ -204,7 +204,7 @@ class LabelStream:
         # Log-uniform over low..high, each integer k standing for [k, k + 1).
         return min(high, int(math.exp(rng.uniform(math.log(low), math.log(high + 1)))) if low < high else low)
 
-    def sample(self, index: int) -> Sample:
+    def sample(self, index: int) -> Task:
         """Return an instance without solving it."""
         return generate(self._rng(1, index), self.problem, self.size(index), self.distribution)
 

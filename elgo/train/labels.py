@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from elgo.problem.files import atomic_file, atomic_write
-from elgo.problem.generate import Sample
+from elgo.problem.task import Task
 from elgo.train.labelling import Labelled, LabelStream, label, parse_sizes
 
 FLUSH_SECONDS = 60.0  # between writes; kill -9 loses what was labelled since the last one
@@ -87,7 +87,7 @@ def _read_shard(path: Path) -> list[Labelled]:
     for k, capacity in enumerate(a["capacity"].tolist()):
         node, visit = slice(nodes[k], nodes[k + 1]), slice(visits[k], visits[k + 1])
         demand = a["demand"][node].astype(np.int64) if capacity else None
-        sample = Sample(a["coords"][node], demand, capacity or None)
+        sample = Task(a["coords"][node], demand, capacity or None)
         labels.append(Labelled(sample, a["tour"][visit].astype(np.int64), float(a["cost"][k])))
     return labels
 
@@ -104,7 +104,7 @@ def read_xml100(path: Path | str) -> list[Labelled]:
     for k, tour in enumerate(tours):
         cuts = np.flatnonzero(tour == 0)
         routes = [tour[a + 1 : b] for a, b in itertools.pairwise(cuts) if b > a + 1]
-        labels.append(label(Sample(coords[k], demand[k], capacity[k]), routes))
+        labels.append(label(Task(coords[k], demand[k], capacity[k]), routes))
     return labels
 
 

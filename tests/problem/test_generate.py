@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from elgo.problem import generate
-from elgo.problem.generate import Sample
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -192,19 +191,6 @@ def test_unknown_names_are_errors() -> None:
         generate.kool_test_set("vrptw")
     with pytest.raises(ValueError, match="count is 10001"):
         generate.kool_test_set("tsp", 10_001)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ((np.zeros((4, 3)), None, None), "coords has shape"),
-        ((np.zeros((4, 2)), np.zeros(4, np.int64), None), "must be given together"),
-        ((np.zeros((4, 2)), np.zeros(3, np.int64), 5), "demand has shape"),
-    ],
-)
-def test_broken_samples(fields: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Sample(*fields)
 
 
 def test_as_instance_keeps_everything() -> None:

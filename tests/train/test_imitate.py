@@ -11,7 +11,7 @@ from torch import Tensor
 
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.problem.generate import Sample
+from elgo.problem.task import Task
 from elgo.train.imitate import ImitationBatch, choose_steps, imitation_loss, make_imitation_batch, rotated
 from elgo.train.labelling import Labelled, label
 
@@ -137,7 +137,7 @@ def test_tsp_loss_by_hand() -> None:
 def two_routes() -> ImitationBatch:
     """Routes (1, 2) and (3, 4, 5), visited as 1 2 | 3 4 5 |, with two steps of padding."""
     coords = np.array([[0, 0], [1, 5], [2, 4], [6, 1], [5, 2], [4, 0]], dtype=float)
-    x = label(Sample(coords, np.array([0, 3, 3, 2, 2, 2]), 6), [[1, 2], [3, 4, 5]])
+    x = label(Task(coords, np.array([0, 3, 3, 2, 2, 2]), 6), [[1, 2], [3, 4, 5]])
     labelled = make_imitation_batch([x], 1, np.random.default_rng(0))
     return labelled._replace(actions=torch.tensor([[[1, 2, 0, 3, 4, 5, 0, 0, 0]]]))
 

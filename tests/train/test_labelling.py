@@ -8,7 +8,7 @@ import pytest
 from tiny import SQUARE, assert_same_label, set_x_sample, trivial_label
 
 from elgo.problem import generate
-from elgo.problem.generate import Sample
+from elgo.problem.task import Task
 from elgo.solve.external import fleet_size
 from elgo.train import labelling
 from elgo.train.labelling import LabelStream, parse_sizes
@@ -23,7 +23,7 @@ def test_label_makes_one_canonical_tour() -> None:
 
 
 def test_label_makes_one_canonical_giant_tour() -> None:
-    sample = Sample(np.array([[0, 0], [3, 4], [0, 5], [6, 8]], dtype=float), np.array([0, 2, 2, 3]), 5)
+    sample = Task(np.array([[0, 0], [3, 4], [0, 5], [6, 8]], dtype=float), np.array([0, 2, 2, 3]), 5)
     found = labelling.label(sample, [[2], [3, 1]])
     assert found.tour.tolist() == [0, 1, 3, 0, 2, 0]
     assert found.cost == 5 + 5 + 10 + 5 + 5
@@ -31,7 +31,7 @@ def test_label_makes_one_canonical_giant_tour() -> None:
 
 
 def test_label_refuses_infeasible_routes() -> None:
-    sample = Sample(np.eye(4, 2), np.array([0, 2, 2, 3]), 4)
+    sample = Task(np.eye(4, 2), np.array([0, 2, 2, 3]), 4)
     with pytest.raises(ValueError, match="carries 5, more than the capacity 4"):
         labelling.label(sample, [[1, 3], [2]])
     for routes in ([[1, 2]], [[1, 2], [2, 3]], [[0, 1], [2], [3]]):
@@ -52,8 +52,8 @@ def test_tsp_with_equal_points_and_a_lattice() -> None:
     pytest.importorskip("fast_tsp")
     x, y = np.meshgrid(np.arange(6.0), np.arange(6.0))
     grid = np.stack([x.ravel(), y.ravel()], axis=1)
-    assert labelling.label_tsp(Sample(grid), 0.2).cost == pytest.approx(36.0)
-    assert labelling.label_tsp(Sample(np.concatenate([grid, grid])), 0.2).cost == pytest.approx(36.0)
+    assert labelling.label_tsp(Task(grid), 0.2).cost == pytest.approx(36.0)
+    assert labelling.label_tsp(Task(np.concatenate([grid, grid])), 0.2).cost == pytest.approx(36.0)
 
 
 def test_tsp_default_time_is_enough() -> None:
@@ -71,7 +71,7 @@ def test_tiny_cvrp_is_optimal(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(labelling, "HGS_LIMIT", 100 if solver == "hygese" else 0)
     # Two pairs on opposite sides: pairing neighbours costs 2 * (10 + 2 + 10), anything else more.
     coords = np.array([[50, 50], [60, 51], [60, 49], [40, 51], [40, 49]]) / 7 - 20.0
-    sample = Sample(coords, np.array([0, 1, 1, 1, 1]), 2)
+    sample = Task(coords, np.array([0, 1, 1, 1, 1]), 2)
     found = labelling.label_cvrp(sample, None if solver == "ours" else 0.5)
     assert found.routes == ((1, 2), (3, 4))
 
@@ -92,7 +92,7 @@ def test_cvrp_of_one_and_two_customers(seconds: float | None) -> None:
     if seconds:
         pytest.importorskip("hygese")
     for n in (1, 2):
-        sample = Sample(np.arange(2.0 * (n + 1)).reshape(-1, 2), np.array([0, 3, 3][: n + 1]), 5)
+        sample = Task(np.arange(2.0 * (n + 1)).reshape(-1, 2), np.array([0, 3, 3][: n + 1]), 5)
         assert labelling.label_cvrp(sample, seconds).routes == ((1,), (2,))[:n]
 
 

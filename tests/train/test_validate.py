@@ -12,7 +12,7 @@ from tiny import NETWORK, fill_validation, simple_label, simple_labels
 
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
-from elgo.problem.generate import Sample
+from elgo.problem.task import Task
 from elgo.train import labelling, validate
 from elgo.train.labelling import Labelled
 from elgo.train.labels import LabelStore
@@ -88,7 +88,7 @@ def test_a_set_is_apart_from_training_and_the_same_everywhere(tmp_path: Path, mo
 def test_an_interrupt_while_making_a_set_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, lines = [], list[str]()
 
-    def interrupted(sample: Sample, seconds: float | None) -> Labelled:
+    def interrupted(sample: Task, seconds: float | None) -> Labelled:
         made.append(sample)
         if len(made) == 3:
             os.kill(os.getpid(), signal.SIGINT)

@@ -7,7 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from elgo.model.ensemble import Policy
-from elgo.problem.generate import Sample, cvrp, generate
+from elgo.problem.generate import cvrp, generate
+from elgo.problem.task import Task
 from elgo.train.labelling import Labelled, label
 from elgo.train.labels import LabelStore
 
@@ -31,7 +32,7 @@ def assert_same_gradients(found: dict[str, Tensor], expected: dict[str, Tensor])
         assert error < 5e-5 * largest, f"the gradient of {name} is off by {error}, the largest is {largest}"
 
 
-def simple_label(sample: Sample) -> Labelled:
+def simple_label(sample: Task) -> Labelled:
     """Nodes in order of their number; a route ends when the next customer does not fit."""
     if sample.demand is None:
         return label(sample, [range(sample.size)])
@@ -65,14 +66,14 @@ def fill_validation(data: Path, problem: str, distributions: Sequence[str] = ("u
     return data
 
 
-SQUARE = Sample(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+SQUARE = Task(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
 
 
-def set_x_sample(n: int, seed: int = 0) -> Sample:
+def set_x_sample(n: int, seed: int = 0) -> Task:
     return cvrp(np.random.default_rng(seed), n, "set_x")
 
 
-def trivial_label(sample: Sample) -> Labelled:
+def trivial_label(sample: Task) -> Labelled:
     """A label without a solver: nodes in order, or one customer per route."""
     nodes = range(sample.size)
     return label(sample, [nodes] if sample.demand is None else [[i] for i in nodes[1:]])

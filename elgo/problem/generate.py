@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.random import Generator
 
 from elgo.problem.instance import Instance, Metric
-from elgo.problem.point_distributions import POINT_DISTRIBUTIONS, POINT_GENERATORS, log_uniform, points, weighted_index
+from elgo.problem.point_distributions import POINT_DISTRIBUTIONS, POINT_GENERATORS, log_uniform, points, weighted_choice
 from elgo.problem.task import Task
 
 GRID = 1000  # Set-X has the integer coordinates 0..1000
@@ -111,16 +112,15 @@ def _on_grid(rng: Generator, coords: np.ndarray, demand: np.ndarray, route_lengt
     return Task(coords, np.concatenate([[0], demand[order]]).astype(np.int64), capacity)
 
 
-def _set_x(rng: Generator, customers: int) -> Task:
-    """Uchoa et al. (2017): customers per route r ~ Triangular(3, 6, 25)."""
-    coords = _set_x_coords(rng, customers)
-    return _on_grid(rng, coords, _set_x_demand(rng, coords[1:]), rng.triangular(3, 6, 25))
+def _set_x(rng: Generator, customers: int, long: bool = False) -> Task:
+    """Uchoa et al. (2017): customers per route r ~ Triangular(3, 6, 25).
 
-
-def _set_x_long(rng: Generator, customers: int) -> Task:
-    """Set-X with longer routes: r log-uniform from 10 to a quarter of the customers (at least 25)."""
+    With long routes r is log-uniform from 10 to a quarter of the customers (at least 25).
+    """
     coords = _set_x_coords(rng, customers)
-    return _on_grid(rng, coords, _set_x_demand(rng, coords[1:]), log_uniform(rng, 10, max(25, customers / 4)))
+    demand = _set_x_demand(rng, coords[1:])
+    route_length = log_uniform(rng, 10, max(25, customers / 4)) if long else rng.triangular(3, 6, 25)
+    return _on_grid(rng, coords, demand, route_length)
 
 
 def _xxl(rng: Generator, customers: int) -> Task:
@@ -149,13 +149,12 @@ def _xxl(rng: Generator, customers: int) -> Task:
     return _on_grid(rng, coords, demand, rng.uniform(8, 20) if rng.random() < 0.5 else long)
 
 
-# Name -> generator and its share in "mixed".
-_CVRP_GENERATORS: dict[str, tuple[Callable[[Generator, int], Task], float]] = {
-    "set_x": (_set_x, 0.60),
-    "set_x_long": (_set_x_long, 0.22),
-    "xxl": (_xxl, 0.12),
+_CVRP_GENERATORS: dict[str, Callable[[Generator, int], Task]] = {
+    "set_x": _set_x,
+    "set_x_long": partial(_set_x, long=True),
+    "xxl": _xxl,
 }
-_KOOL_SHARE = 0.06  # in "mixed", of _kool with points of any distribution
+_MIXED = {"set_x": 0.60, "set_x_long": 0.22, "xxl": 0.12, "any points": 0.06}  # shares in "mixed"
 CVRP_DISTRIBUTIONS: tuple[str, ...] = (*_CVRP_GENERATORS, *POINT_DISTRIBUTIONS)
 
 
@@ -168,12 +167,11 @@ def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Task:
     if distribution not in CVRP_DISTRIBUTIONS:
         raise ValueError(f"distribution is {distribution!r}, expected one of {', '.join(CVRP_DISTRIBUTIONS)}")
     if distribution == "mixed":
-        drawn = weighted_index(rng, [weight for _, weight in _CVRP_GENERATORS.values()] + [_KOOL_SHARE])
-        if drawn == len(_CVRP_GENERATORS):
-            return _kool(rng, customers, list(POINT_GENERATORS)[int(rng.integers(len(POINT_GENERATORS)))])
-        distribution = list(_CVRP_GENERATORS)[drawn]
+        distribution = weighted_choice(rng, _MIXED)
+    if distribution == "any points":
+        distribution = list(POINT_GENERATORS)[int(rng.integers(len(POINT_GENERATORS)))]
     if distribution in _CVRP_GENERATORS:
-        return _CVRP_GENERATORS[distribution][0](rng, customers)
+        return _CVRP_GENERATORS[distribution](rng, customers)
     return _kool(rng, customers, distribution)
 
 

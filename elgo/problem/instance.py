@@ -49,14 +49,12 @@ class Instance:
         fix = object.__setattr__  # the only way to set fields of a frozen dataclass
         fix(self, "name", " ".join(self.name.split()))
         fix(self, "metric", Metric(self.metric))
-        fix(self, "coords", _read_only(self.coords, np.float64, "COORDS"))
-        if self.demand is not None:
-            fix(self, "demand", _read_only(self.demand, np.float64, "DEMAND"))
-        if self.matrix is not None:
-            fix(self, "matrix", _read_only(self.matrix, np.float64, "MATRIX"))
+        for name in ("coords", "demand", "matrix"):
+            if getattr(self, name) is not None:
+                fix(self, name, _read_only(getattr(self, name), np.float64, name.upper()))
         labels = np.arange(1, len(np.atleast_1d(self.coords)) + 1) if np.size(self.labels) == 0 else self.labels
         fix(self, "labels", _read_only(labels, np.int64, "LABELS"))
-        for check in (_check_shapes, _check_size, _check_labels, _check_matrix, _check_coords, _check_demand):
+        for check in (_check_shapes, _check_labels, _check_matrix, _check_coords, _check_demand):
             check(self)
         if self.best_known is not None and not 0 <= self.best_known < np.inf:
             raise ValueError(f"BEST_KNOWN is {self.best_known}, expected a finite cost")
@@ -141,19 +139,12 @@ def _read_only(values: ArrayLike, dtype: type, name: str) -> NDArray:
 
 def _check_shapes(it: Instance) -> None:
     n = len(it.coords) if it.coords.ndim else 0
-    wanted = {"COORDS": (it.coords, (n, 2)), "LABELS": (it.labels, (n,))}
-    if it.demand is not None:
-        wanted["DEMAND"] = (it.demand, (n,))
-    if it.matrix is not None:
-        wanted["MATRIX"] = (it.matrix, (n, n))
-    for name, (array, shape) in wanted.items():
-        if array.shape != shape:
-            raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+    for name, shape in {"coords": (n, 2), "labels": (n,), "demand": (n,), "matrix": (n, n)}.items():
+        array = getattr(it, name)
+        if array is not None and array.shape != shape:
+            raise ValueError(f"{name.upper()} has shape {array.shape}, expected {shape}")
     if not it.name or not it.name.isprintable():
         raise ValueError(f"NAME is {it.name!r}, expected one line of printable text")
-
-
-def _check_size(it: Instance) -> None:
     if it.demand is None and it.size < 3:
         raise ValueError(f"DIMENSION is {it.size}, but a TSP needs at least 3 nodes")
     if it.demand is not None and it.customers < 2:
@@ -169,18 +160,16 @@ def _check_labels(it: Instance) -> None:
 
 
 def _check_coords(it: Instance) -> None:
-    bad = ~(np.abs(it.coords) <= LARGEST_NUMBER).all(axis=1)
-    if bad.any():
-        x, y = it.coords[bad][0]
-        raise ValueError(f"COORDS of node {it.labels[bad][0]} are ({x:g}, {y:g}), expected finite numbers")
+    for i in np.flatnonzero(~(np.abs(it.coords) <= LARGEST_NUMBER).all(axis=1)):
+        x, y = it.coords[i]
+        raise ValueError(f"COORDS of node {it.labels[i]} are ({x:g}, {y:g}), expected finite numbers")
     if np.all(it.plane() == it.plane()[0]):
         raise ValueError(f"COORDS of all {it.size} nodes are equal ({it.coords[0, 0]:g}, {it.coords[0, 1]:g})")
     if it.metric is Metric.HAVERSINE:
         for axis, (name, limit) in enumerate((("LAT", 90), ("LON", 360))):
-            outside = np.abs(it.coords[:, axis]) > limit
-            if outside.any():
-                value = it.coords[outside][0, axis]
-                raise ValueError(f"{name} of node {it.labels[outside][0]} is {value:g}, outside -{limit}..{limit}")
+            for i in np.flatnonzero(np.abs(it.coords[:, axis]) > limit):
+                value = it.coords[i, axis]
+                raise ValueError(f"{name} of node {it.labels[i]} is {value:g}, outside -{limit}..{limit}")
 
 
 def _check_matrix(it: Instance) -> None:
@@ -190,23 +179,20 @@ def _check_matrix(it: Instance) -> None:
         if not it.has_coords:
             raise ValueError(f"HAS_COORDS is False but the metric is {it.metric.value}, which needs coordinates")
         return
-    bad = ~((it.matrix >= 0) & (it.matrix <= LARGEST_NUMBER))
-    if bad.any():
-        i, j = np.argwhere(bad)[0]
+    for i, j in np.argwhere(~((it.matrix >= 0) & (it.matrix <= LARGEST_NUMBER))):
         pair = f"node {it.labels[i]} to node {it.labels[j]}"
         raise ValueError(f"MATRIX from {pair} is {it.matrix[i, j]:g}, expected a finite cost >= 0")
-    if it.matrix.diagonal().any():
-        i = int(np.flatnonzero(it.matrix.diagonal())[0])
+    for i in np.flatnonzero(it.matrix.diagonal()):
         raise ValueError(f"MATRIX from node {it.labels[i]} to itself is {it.matrix[i, i]:g}, expected 0")
     if not it.matrix.any():
         raise ValueError(f"MATRIX is 0 for all {it.size} nodes")
 
 
 def _check_demand(it: Instance) -> None:
+    if (it.demand is None) != (it.capacity is None):
+        missing = "CAPACITY" if it.capacity is None else "DEMAND"
+        raise ValueError(f"{missing} is missing: a CVRP has both DEMAND and CAPACITY")
     if it.demand is None or it.capacity is None:
-        if it.demand is not None or it.capacity is not None:
-            missing = "CAPACITY" if it.capacity is None else "DEMAND"
-            raise ValueError(f"{missing} is missing: a CVRP has both DEMAND and CAPACITY")
         return
     if not 0 < it.capacity <= LARGEST_DEMAND:
         raise ValueError(f"CAPACITY is {it.capacity:g}, expected more than 0 and at most {LARGEST_DEMAND:g}")
@@ -214,9 +200,8 @@ def _check_demand(it: Instance) -> None:
         (~np.isfinite(it.demand), "expected a finite number"),
         (it.demand < 0, "expected 0 or more"),
         (it.demand > it.capacity, f"more than CAPACITY {it.capacity:g}"),
+        (it.demand[:1] != 0, "expected 0 because it is the depot"),
     )
     for bad, message in rules:
-        if bad.any():
-            raise ValueError(f"DEMAND of node {it.labels[bad][0]} is {it.demand[bad][0]:g}, {message}")
-    if it.demand[0] != 0:
-        raise ValueError(f"DEMAND of node {it.labels[0]} is {it.demand[0]:g}, expected 0 because it is the depot")
+        for i in np.flatnonzero(bad):
+            raise ValueError(f"DEMAND of node {it.labels[i]} is {it.demand[i]:g}, {message}")

@@ -174,19 +174,19 @@ POINT_GENERATORS: dict[str, tuple[Callable[[Generator, int], np.ndarray], float]
 POINT_DISTRIBUTIONS: tuple[str, ...] = (*POINT_GENERATORS, "mixed")
 
 
-def weighted_index(rng: Generator, weights: list[float]) -> int:
-    """Return a random index, with probability proportional to its weight."""
-    return int(rng.choice(len(weights), p=np.array(weights) / sum(weights)))
+def weighted_choice(rng: Generator, shares: dict[str, float]) -> str:
+    """Return a random name, with probability proportional to its share."""
+    weights = np.array(list(shares.values()))
+    return list(shares)[rng.choice(len(weights), p=weights / sum(shares.values()))]
 
 
 def points(rng: Generator, n: int, distribution: str = "mixed") -> np.ndarray:
     """Return n points in the unit square, (n, 2) float64, not all equal; "mixed" picks one of the distributions."""
     if distribution not in POINT_DISTRIBUTIONS:
         raise ValueError(f"distribution is {distribution!r}, expected one of {', '.join(POINT_DISTRIBUTIONS)}")
-    name = distribution
-    if name == "mixed":
-        name = list(POINT_GENERATORS)[weighted_index(rng, [weight for _, weight in POINT_GENERATORS.values()])]
+    if distribution == "mixed":
+        distribution = weighted_choice(rng, {name: share for name, (_, share) in POINT_GENERATORS.items()})
     while True:
-        drawn = POINT_GENERATORS[name][0](rng, n)
+        drawn = POINT_GENERATORS[distribution][0](rng, n)
         if n < 2 or np.ptp(drawn, axis=0).max() > 0:  # rounded points may all coincide: draw again
             return np.ascontiguousarray(drawn)

@@ -38,8 +38,8 @@ from elgo.search.annealing import LARGE, improve
 from elgo.search.construct import nearest_neighbour
 from elgo.search.data import prepare
 from elgo.search.giant_tour import to_giant_tour, to_routes
-from elgo.search.jit_warm_up import jit_warm_up
 from elgo.search.savings import savings
+from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 
 ROLLOUTS = 8

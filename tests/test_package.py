@@ -50,7 +50,7 @@ def test_reading_files_does_not_import_torch() -> None:
 def test_a_default_solve_does_not_import_torch(warm: bool) -> None:
     code = f"""
 import elgo, sys
-from elgo.search.jit_warm_up import jit_warm_up
+from elgo.solve.search import jit_warm_up
 jit_warm_up("cvrp")  # so that there is a search
 instance = elgo.read("examples/mixed-n116-k13.vrp")
 best = elgo.read_solution("examples/mixed-n116-k13.sol", instance)

@@ -32,7 +32,7 @@ from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import ProblemName
-from elgo.search.jit_warm_up import jit_warm_up
+from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,7 +15,6 @@ from elgo.search.data import SearchData
 from elgo.search.giant_tour import NodeArray, count_routes, mean_edge, split_by_sector
 from elgo.search.rng import RandomState, random_states
 from elgo.search.sisr import SisrResult, ruin_and_recreate
-from elgo.search.time_slices import time_slices
 
 LARGE = 400  # customers from which on all threads share one annealing
 # Temperatures in units of the initial solution's mean edge
@@ -23,6 +23,9 @@ INITIAL_SMALL = 1.0  # initial temperature below LARGE customers
 INITIAL_NEAR_START = 0.1  # initial temperature if the initial solution is to be kept in reach
 STAGES = 100  # temperatures of an annealing with a fixed number of iterations
 SLICE = 0.1  # seconds between two exchanges of the threads
+SHORTEST_SLICE = 0.005  # seconds that are worth another slice
+FIRST_ITERATIONS = 100  # of the first slice, which measures the speed
+MOST_ITERATIONS = 10**9  # of a slice, for work that takes no measurable time
 
 
 class Annealing:
@@ -106,6 +109,20 @@ def improve(
             if best.best_change < best_change - 1e-9:
                 best_change = best.best_change
                 on_better(best.best)
+
+
+def time_slices(until: float, seconds: float) -> Iterator[tuple[int, float]]:
+    """Yield (iterations, fraction of the time that has passed) for slices of about `seconds` each.
+
+    The speed of each slice decides how many iterations the next one gets. The slices end at `until`, a value of
+    time.perf_counter(); the last ones are shorter, so that they end in time.
+    """
+    begin = time.perf_counter()
+    speed = FIRST_ITERATIONS / seconds  # iterations per second
+    while (left := until - (now := time.perf_counter())) > SHORTEST_SLICE:
+        iterations = max(1, min(MOST_ITERATIONS, int(speed * min(seconds, left / 2))))
+        yield iterations, (now - begin) / (until - begin)
+        speed = min(iterations / (time.perf_counter() - now), 10 * speed)
 
 
 def _temperature(edge: float, initial: float, elapsed: float) -> float:

@@ -10,12 +10,12 @@ import numpy as np
 
 from elgo.problem.instance import Instance
 from elgo.search import annealing
+from elgo.search.annealing import time_slices
 from elgo.search.data import SearchData
 from elgo.search.distances import integer_distances
 from elgo.search.giant_tour import NodeArray, to_giant_tour
 from elgo.search.iterated_local_search import iterated_local_search
 from elgo.search.rng import random_states
-from elgo.search.time_slices import time_slices
 
 SLICE = 0.1  # seconds between two exchanges of the threads, at least
 SLICE_PER_NODE = 5e-5  # seconds per node if that is longer, because each slice begins with a pass over all nodes

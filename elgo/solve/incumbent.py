@@ -13,6 +13,7 @@ from elgo.solve.config import SolveConfig
 from elgo.solve.result import Improvement, Result, Timings
 
 OnImprovement = Callable[[Improvement, Solution], None]
+OnProgress = Callable[[float], None]
 Routes = Sequence[Sequence[int]]
 Stage = Literal["load", "decode", "search"]
 
@@ -35,20 +36,10 @@ class Incumbent:
         self._costed = self._costing = 0.0  # when routes of a search were last costed, and how long that took
 
     @property
-    def exists(self) -> bool:
-        """True if there is a solution."""
-        return self._best is not None
-
-    @property
     def best(self) -> Solution:
-        """The best solution so far."""
+        """The best solution so far; there is one as soon as there is a history."""
         assert self._best is not None
         return self._best
-
-    @property
-    def source(self) -> str:
-        """What found the best solution so far."""
-        return self.history[-1].source
 
     def remaining(self) -> float:
         """Return the seconds until the end of the time limit."""

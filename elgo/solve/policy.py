@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,11 @@ from elgo.problem.solution import Solution
 from elgo.problem.task import Task
 from elgo.solve.config import SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
-from elgo.solve.incumbent import Incumbent
+from elgo.solve.incumbent import Incumbent, OnProgress
 
 if TYPE_CHECKING:
     from elgo.model.ensemble import Policy
 
-OnProgress = Callable[[float], None]
 Nodes = NDArray[np.int64]
 
 START_SHARE = 0.5  # of the time limit, at most, until the rollouts that a search starts from are done
@@ -37,10 +36,10 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes."""
     instance, config = incumbent.instance, incumbent.config
     with incumbent.timed("load"):
-        policy = _load(instance, config)
+        policy = _load(incumbent)
     with incumbent.timed("decode"):
         tasks, starts = augmentations(instance, config.starts, config.symmetries or SYMMETRIES, config.seed)
-        solution = _best_rollout(policy, instance, tasks, starts, config, on_progress)
+        solution = _best_rollout(policy, incumbent, tasks, starts, on_progress)
     incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
     if solution is None:
         raise ValueError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")
@@ -66,13 +65,13 @@ def policy_start(incumbent: Incumbent) -> bool:
     def roll_out() -> None:
         for part in _rounds(len(starts[0]), config.workers):
             chosen = [nodes[part] for nodes in starts]
-            solution = _best_rollout(policy, instance, tasks, chosen, config, stop_in_time)
+            solution = _best_rollout(policy, incumbent, tasks, chosen, stop_in_time)
             incumbent.starts, incumbent.symmetries = part.stop, len(tasks)
             found.extend([solution] if solution else [])
 
     try:
         with incumbent.timed("load"):
-            policy = run_with_deadline(lambda: _load(instance, config), until, EXIT_SECONDS)
+            policy = run_with_deadline(lambda: _load(incumbent), until, EXIT_SECONDS)
         with incumbent.timed("decode"):
             run_with_deadline(roll_out, until, EXIT_SECONDS)
     except DeadlineExceeded:
@@ -89,9 +88,9 @@ def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
     return start_count(instance.customers, config.starts), config.symmetries or SYMMETRIES
 
 
-def _load(instance: Instance, config: SolveConfig) -> Policy:
-    assert config.policy_name is not None
-    return load_model(config.policy_name, instance.problem)
+def _load(incumbent: Incumbent) -> Policy:
+    assert incumbent.config.policy_name is not None
+    return load_model(incumbent.config.policy_name, incumbent.instance.problem)
 
 
 def _rounds(count: int, first: int) -> Iterator[slice]:
@@ -103,16 +102,12 @@ def _rounds(count: int, first: int) -> Iterator[slice]:
 
 
 def _best_rollout(
-    policy: Policy,
-    instance: Instance,
-    tasks: Sequence[Task],
-    starts: Sequence[Nodes],
-    config: SolveConfig,
-    on_progress: OnProgress | None,
+    policy: Policy, incumbent: Incumbent, tasks: list[Task], starts: Sequence[Nodes], on_progress: OnProgress | None
 ) -> Solution | None:
     """Return the best solution of the rollouts; None if all have more routes than there are vehicles."""
+    config = incumbent.config
     decoding = DecodeConfig(threads=config.threads, memory_gb=config.memory_gb)
     rollouts = [own.actions for own in decode(policy, tasks, starts, decoding, on_progress=on_progress)]
     if config.vehicles is not None:
         rollouts = with_few_routes(rollouts, config.vehicles)
-    return best_solution(instance, rollouts) if rollouts else None
+    return best_solution(incumbent.instance, rollouts) if rollouts else None

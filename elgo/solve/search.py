@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import cache
 
-from elgo.problem.instance import Instance
+import numpy as np
+
+from elgo.problem.instance import Instance, Metric
+from elgo.search.annealing import anneal
 from elgo.search.annealing import improve as improve_routes
 from elgo.search.data import SearchData, prepare
 from elgo.search.giant_tour import NodeArray, to_giant_tour, to_routes
-from elgo.search.jit_warm_up import jit_warm_up
+from elgo.search.iterated_local_search import iterated_local_search
+from elgo.search.rng import random_states
 from elgo.search.savings import savings
 from elgo.search.tsp import fast_tsp_tour, improve, improve_asymmetric, is_symmetric, takes_fast_tsp
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
@@ -26,6 +31,18 @@ def prepare_search(instance: Instance) -> SearchData:
     data = prepare(instance)
     jit_warm_up("tsp" if instance.problem == "tsp" and is_symmetric(instance) else "cvrp")
     return data
+
+
+@cache
+def jit_warm_up(problem: str) -> None:
+    """Load the kernels for "tsp" or "cvrp", or compile them the first time ever, by a search of a tiny instance."""
+    points = np.array([[0, 0], [0, 1], [1, 1], [1, 0], [2, 0], [2, 1]])
+    if problem == "tsp":
+        data = prepare(Instance("small", points, Metric.EUC_2D))
+        iterated_local_search(data.arrays, np.arange(6, dtype=np.int32), 1, random_states(0, 1)[0])
+    else:
+        instance = Instance("small", points, Metric.EUC_2D, demand=np.array([0, 1, 1, 1, 1, 1]), capacity=2)
+        anneal(prepare(instance), to_giant_tour(savings(instance)), 1, 0)
 
 
 def classical_start(data: SearchData, incumbent: Incumbent) -> None:
@@ -54,21 +71,13 @@ def search(data: SearchData, incumbent: Incumbent) -> None:
 
 def _improve_routes(data: SearchData, incumbent: Incumbent) -> None:
     """Annealing. A warm start that is still the best is kept near: the annealing starts at a low temperature."""
-    config = incumbent.config
+    config, start = incumbent.config, to_giant_tour(incumbent.best.routes)
+    near_start = incumbent.history[-1].source == "warm start"
 
     def found(giant_tour: NodeArray) -> None:
         incumbent.offer_found(lambda: to_routes(giant_tour))
 
-    improve_routes(
-        data,
-        to_giant_tour(incumbent.best.routes),
-        incumbent.end,
-        config.workers,
-        config.seed,
-        found,
-        config.vehicles,
-        near_start=incumbent.source == "warm start",
-    )
+    improve_routes(data, start, incumbent.end, config.workers, config.seed, found, config.vehicles, near_start)
 
 
 def _improve_tour(data: SearchData, incumbent: Incumbent, until: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,11 @@ from elgo.problem.solution import Solution
 from elgo.search.fallback import fallback_routes
 from elgo.solve.config import SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
-from elgo.solve.incumbent import Incumbent, OnImprovement
+from elgo.solve.incumbent import Incumbent, OnImprovement, OnProgress
 from elgo.solve.result import Result
 
 if TYPE_CHECKING:
     from elgo.search.data import SearchData
-
-OnProgress = Callable[[float], None]
 
 
 def solve(
@@ -55,7 +52,7 @@ def solve(
             incumbent.offer_routes(fallback_routes(instance, config.vehicles), "fallback")
         _start_and_search(incumbent)
     except KeyboardInterrupt:
-        if not incumbent.exists:
+        if not incumbent.history:
             raise
         return incumbent.result(interrupted=True)
     return incumbent.result()
@@ -66,31 +63,28 @@ def _start_and_search(incumbent: Incumbent) -> None:
 
     Nothing happens if the kernels are not compiled within the time limit, which is possible the first time ever.
     """
-    instance, config = incumbent.instance, incumbent.config
+
+    def prepare() -> SearchData:
+        from elgo.solve.search import prepare_search  # takes time, too
+
+        return prepare_search(incumbent.instance)
+
     try:
         with incumbent.timed("load"):
-            data = run_with_deadline(lambda: _prepare(instance), incumbent.end)
+            data = run_with_deadline(prepare, incumbent.end)
     except DeadlineExceeded:
         return
     from elgo.solve.search import classical_start, search
 
-    if config.start is None or not _policy_start(incumbent):
+    started = False
+    if incumbent.config.start is not None:
+        from elgo.solve.policy import policy_start
+
+        started = policy_start(incumbent)
+    if not started:
         classical_start(data, incumbent)
     with incumbent.timed("search"):
         search(data, incumbent)
-
-
-def _prepare(instance: Instance) -> SearchData:
-    """Return the instance prepared for search. Importing the search takes time, too."""
-    from elgo.solve.search import prepare_search
-
-    return prepare_search(instance)
-
-
-def _policy_start(incumbent: Incumbent) -> bool:
-    from elgo.solve.policy import policy_start
-
-    return policy_start(incumbent)
 
 
 def _check_warm_start(solution: Solution, instance: Instance, config: SolveConfig) -> Solution:
@@ -102,8 +96,7 @@ def _check_warm_start(solution: Solution, instance: Instance, config: SolveConfi
         solution = Solution(instance, solution.routes)
     if solution.violations:
         raise ValueError(f"{instance.name}: warm_start is not feasible: {solution.violations[0]}")
-    if config.vehicles is not None and len(solution.routes) > config.vehicles:
-        raise ValueError(
-            f"{instance.name}: warm_start has {len(solution.routes)} routes, vehicles is {config.vehicles}"
-        )
+    routes = len(solution.routes)
+    if config.vehicles is not None and routes > config.vehicles:
+        raise ValueError(f"{instance.name}: warm_start has {routes} routes, vehicles is {config.vehicles}")
     return solution

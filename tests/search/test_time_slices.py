@@ -4,7 +4,7 @@ import time
 
 from samples import LATE
 
-from elgo.search.time_slices import time_slices
+from elgo.search.annealing import time_slices
 
 
 def test_slices_end_in_time_and_grow_with_the_speed() -> None:

@@ -10,10 +10,10 @@ from samples import random_instance
 
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
-from elgo.search.jit_warm_up import jit_warm_up
 from elgo.solve.batch import BatchItem, Stop, share_resources, solve_batch
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Improvement, Result
+from elgo.solve.search import jit_warm_up
 
 
 class Log:

@@ -1,7 +1,5 @@
 """The paper's ablation and sensitivity tables: train each variant briefly on the same data, then measure all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

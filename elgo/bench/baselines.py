@@ -3,8 +3,6 @@
 Answers are checked and costed by elgo.problem.solution. A time limit is wall-clock time from instance to routes.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A run that was killed continues with what is missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Comparison of two benchmarks: mean costs, a paired test, and what became worse."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

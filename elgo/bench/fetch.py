@@ -1,7 +1,5 @@
 """Download of TSPLIB and CVRPLIB files from their own sites."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import urllib.error

@@ -10,8 +10,6 @@ elg+search@5      the search from a model's solution: `elgo solve --start elg --
 pyvrp@5, savings  a baseline, with seconds if it searches until a time limit
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

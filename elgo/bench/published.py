@@ -3,8 +3,6 @@
 From the ELG paper (IJCAI 2024), which measured POMO, Omni-POMO, BQ, LEHD and HGS too; ReLD's are from its own paper.
 """
 
-from __future__ import annotations
-
 # set -> method -> a figure for each group. The group "all" is the mean over the whole set.
 _FIGURES = {
     "tsplib": {  # table 2

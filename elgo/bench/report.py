@@ -1,7 +1,5 @@
 """The report of a benchmark: pictures, and one HTML page with tables and pictures that opens without a network."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

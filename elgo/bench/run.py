@@ -5,8 +5,6 @@ results.jsonl  one line per method and instance, appended and synced as they com
 results.csv    the same as a table, by method, in the order of the set
 """
 
-from __future__ import annotations
-
 import csv
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Benchmark sets: the instances of a name or folder, with best-known costs and the groups that the tables show."""
 
-from __future__ import annotations
-
 import csv
 import os
 import zipfile

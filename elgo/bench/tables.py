@@ -1,7 +1,5 @@
 """Tables of records in the paper's layout: mean gaps by group and over all instances, and seconds per instance."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

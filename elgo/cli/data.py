@@ -1,7 +1,5 @@
 """`elgo data`: benchmark files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

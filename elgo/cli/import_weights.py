@@ -1,7 +1,5 @@
 """`elgo import-weights`: convert a checkpoint of the official ELG code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

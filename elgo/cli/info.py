@@ -1,7 +1,5 @@
 """`elgo info`: describe models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

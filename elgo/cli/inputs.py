@@ -1,7 +1,5 @@
 """The inputs of `elgo solve`, read and checked before any work is done."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The `elgo` command, assembled from one module per command. Heavy imports are inside the commands: --help is fast."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What `elgo solve` writes: JSON, solutions and pictures."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`elgo plot-training`: draw the curves of training runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Arithmetic of the compiled kernels: float32 functions that vectorise, and the compiler's freedoms."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray

@@ -5,8 +5,6 @@ exp(q_last.k) * exp(load * q_load.k) in CVRP. The first is an N x N table per he
 H heads of width d; N nodes padded to P.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ The K nearest valid nodes come from a presorted list. The local network is linea
 (rank encoding included) are folded into small tables and never built. T tokens, N nodes padded to P, R states.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The policy's solutions: instances as tasks, where rollouts start, and the best of what they become."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """One compiled function that rolls out a block of starts of one task to the end, without the interpreter's lock."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of the compiled kernels, made from a Policy. The only module of decode/ that imports torch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What goes into the decoder and what comes out of it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

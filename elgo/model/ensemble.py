@@ -3,8 +3,6 @@
 Shapes: B instances, M rollouts, N nodes, K neighbours, T actions, S steps.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: B instances, M rollouts, N nodes, H heads, D width.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

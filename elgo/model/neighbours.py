@@ -1,7 +1,5 @@
 """What the local policies look at: the K nearest valid nodes of a state, nearest first."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

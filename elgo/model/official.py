@@ -1,7 +1,5 @@
 """Import of checkpoints of the published ELG code (lamda-bbo/ELG)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rollouts in torch: on any device, with any config. The reference for the compiled path of `elgo.decode`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 

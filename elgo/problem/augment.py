@@ -1,7 +1,5 @@
 """Augmentation: normalisation of points to the unit square, and the 8 symmetries of the square (POMO's x8)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -5,8 +5,6 @@ name it as their EDGE_WEIGHT_TYPE. Its compiled twin for the search goes into el
 tests/search/test_distances.py checks that both give the same costs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 

@@ -4,8 +4,6 @@ Equal states of the numpy random generator give equal instances. Set-X and XXL i
 benchmarks: the policy normalises coordinates anyway.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

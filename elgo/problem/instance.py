@@ -3,8 +3,6 @@
 An Instance is validated once, when it is made, so that all other code can rely on it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Points in the plane for instances without planar coordinates: projected degrees, embedded cost matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from elgo.problem.distances import FloatArray

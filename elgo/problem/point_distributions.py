@@ -1,7 +1,5 @@
 """Distributions of points in the unit square."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

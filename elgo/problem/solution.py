@@ -1,7 +1,5 @@
 """Solutions: routes of an instance, their cost and whether they are feasible."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections import Counter

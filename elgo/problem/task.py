@@ -1,7 +1,5 @@
 """A TSP or CVRP as three arrays: what generators make and policies see."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulated annealing of CVRP routes with SISR moves, on one thread or several."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

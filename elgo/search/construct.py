@@ -1,7 +1,5 @@
 """Simple constructions that serve as baselines: nearest neighbour and random insertion."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from elgo.problem.instance import Instance

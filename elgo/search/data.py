@@ -1,7 +1,5 @@
 """An instance prepared for search: what the compiled kernels read of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

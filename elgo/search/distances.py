@@ -4,8 +4,6 @@ Computing a distance is faster than fetching it from main memory: twice as fast 
 the compiled twins of those in elgo/problem/distances.py; tests/search/test_distances.py checks that both are equal.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

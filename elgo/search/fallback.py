@@ -1,7 +1,5 @@
 """Feasible routes in milliseconds at any size, for when there is no time for better ones. Needs numpy only."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

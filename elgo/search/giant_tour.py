@@ -1,7 +1,5 @@
 """Giant tours: the routes of a CVRP as one array, the customers of each route followed by a 0 for the depot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

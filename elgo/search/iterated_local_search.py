@@ -5,8 +5,6 @@ Every move is a sequence of reversals, so a perturbation that led to no gain is 
 backwards.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Fields that are used together are stored together, as records, for the sake of the caches.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random numbers for the compiled kernels: each thread has its own state, so that a seed determines the search."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit, uint64
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Clarke and Wright's savings construction (1964) for CVRP."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -8,8 +8,6 @@ A giant tour may hold some of the customers only. The others, and their routes, 
 how several threads share one solution.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

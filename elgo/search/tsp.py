@@ -1,7 +1,5 @@
 """Improve TSP tours: iterated local search on one thread or several, and fast_tsp where it is applicable."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Solve several instances: one after the other, or several at once, each in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence

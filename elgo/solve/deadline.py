@@ -1,7 +1,5 @@
 """Work that may not be ready in time."""
 
-from __future__ import annotations
-
 import atexit
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A solver's package is imported when its adapter is called. Callers check what it
 builds the solver's model counts.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import time

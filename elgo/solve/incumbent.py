@@ -1,7 +1,5 @@
 """The best solution so far of one call of `solve`, with its history and its clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

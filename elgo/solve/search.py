@@ -1,7 +1,5 @@
 """The classical start and the search of an instance, until the time limit. Importing this module loads the compiler."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from functools import cache

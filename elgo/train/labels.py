@@ -3,8 +3,6 @@
 `python -m elgo.train.labels make STORE ...`
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

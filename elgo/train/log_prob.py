@@ -11,8 +11,6 @@ does the one large matrix product; the functions before and after it have kernel
 A state without a choice has log-probability 0 and no gradient, and is left out. Tests hold all of it equal to torch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,6 @@ counters are the whole state. With torchrun, each process works on its share of 
 summed: the step is the same as that of one process.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Curves of training runs."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from itertools import accumulate, cycle

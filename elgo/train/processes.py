@@ -1,7 +1,5 @@
 """The process that trains: its device, its memory, and the others that torchrun started with it."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -4,8 +4,6 @@ Rollouts are sampled without gradients by the decoder; their log-probabilities a
 instances at a time. That gives the gradient of stepping with autograd for a fraction of its time and memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

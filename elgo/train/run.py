@@ -1,7 +1,5 @@
 """The folder of a run: config, versions, log, checkpoint. Files are written atomically or appended by line."""
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

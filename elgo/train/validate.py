@@ -1,7 +1,5 @@
 """Validation: the policy's gaps on labelled instances that we generate ourselves, never on the test sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple

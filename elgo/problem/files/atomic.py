@@ -1,7 +1,5 @@
 """Atomic writes, used by the whole package: a file is either complete or as it was before."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Instances as CSV: a header x,y or lat,lon, optional columns demand, capacity and id; the depot is the first row."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Problem files: the suffix decides on the format. A new format gets a module of its own and a line in `read`."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

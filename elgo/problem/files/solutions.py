@@ -1,7 +1,5 @@
 """Solutions: CVRP routes in .sol files of CVRPLIB, TSP tours in .tour files of TSPLIB, and best known costs."""
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

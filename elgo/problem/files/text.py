@@ -1,7 +1,5 @@
 """What the file formats share: reading text, lines, numbers, and costs stated in comments."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

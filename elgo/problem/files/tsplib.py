@@ -3,8 +3,6 @@
 Each section follows its keyword. TSPLIB's own description is "TSPLIB 95" by G. Reinelt.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -28,7 +28,7 @@ Paths = Annotated[
 TimeLimit = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time for each file.", show_default="5 to 60, by the size")
 ]
-Vehicles = Annotated[int | None, typer.Option(min=1, help="Most routes of a CVRP.", show_default="any")]
+Vehicles = Annotated[int | None, typer.Option(min=1, help="Maximum number of routes (CVRP).", show_default="any")]
 Start = Annotated[
     str | None,
     typer.Option(
@@ -38,7 +38,7 @@ Start = Annotated[
     ),
 ]
 WarmStart = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Start the search from a solution (.sol, .tour) of the one file.")
+    Path | None, typer.Option(metavar="FILE", help="Start the search from a solution (.sol, .tour) of the input file.")
 ]
 PolicyOnly = Annotated[
     bool, typer.Option("--policy-only", help="Take the best rollout of a model: no search, no time limit.")
@@ -52,12 +52,12 @@ Starts = Annotated[
     typer.Option(
         min=1,
         help="Nodes at which the model's rollouts start.",
-        show_default="all up to 1,000 nodes, above that 100; with --start 16",
+        show_default="all up to 1,000 nodes, 100 above, or 16 with --start",
     ),
 ]
 Symmetries = Annotated[
     int | None,
-    typer.Option(min=1, max=8, help="Symmetries under which rollouts are made.", show_default="8; with --start 1"),
+    typer.Option(min=1, max=8, help="Symmetries under which rollouts are made.", show_default="8, or 1 with --start"),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
 Threads = Annotated[

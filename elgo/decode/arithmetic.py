@@ -1,4 +1,4 @@
-"""Arithmetic of the compiled kernels: float32 functions that vectorise, and the compiler's freedoms."""
+"""Arithmetic of the compiled kernels: float32 functions that vectorise, and fast-math flags."""
 
 import numpy as np
 from numba import njit

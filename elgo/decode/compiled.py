@@ -1,7 +1,7 @@
 """The compiled path of decoding on a CPU: blocks of rollouts on a pool of threads, from tables made once per task.
 
-It makes the rollouts of `elgo.model.rollout`: every kernel is held equal to torch by tests. What makes it fast is told
-in the kernels' modules, and measured by benchmarks/decode.py.
+It makes the rollouts of `elgo.model.rollout`: tests compare every kernel with torch. The kernels' modules explain what
+makes it fast; benchmarks/decode.py measures it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Request(NamedTuple):
 
 
 def longest(task: Task) -> int:
-    """Return the most actions that a rollout of this task can take."""
+    """Return the maximum number of actions that a rollout of this task can take."""
     return len(task.coords) if task.demand is None else 2 * (len(task.coords) - 1)
 
 

@@ -61,11 +61,11 @@ class Policy(nn.Module):
     def _neighbour_scores(
         self, batch: Batch, state: State, near: Neighbourhood, valid: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return nodes (B, M, K or 1 + K) and what they score beyond the others: u_local, and a penalty below xi.
+        """Return nodes (B, M, K or 1 + K) and what to add to the score of each: u_local and xi - penalty.
 
         The penalty is rho_i / max rho in N_K, xi outside and 0 for the depot token.
         """
-        node, present, share = near.node, near.present, (near.rho / near.radius).clamp(max=self.config.xi)
+        node, present, share = near.node, near.present, near.rho / near.radius
         if self.env.has_depot:
             node, share = F.pad(node, (1, 0)), F.pad(share, (1, 0))
             present = F.pad(present, (1, 0), value=True)

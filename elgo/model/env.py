@@ -2,7 +2,7 @@
 
 A solution is built node by node. `Batch` is what is known beforehand, `State` what has been built so far, and each
 environment says which nodes may come next. Everything is a pure function of its arguments; masks are True = allowed.
-A new problem is one more class here, and one more name in `elgo.problem.task`.
+The torch side of a new problem is one more class here; CONTRIBUTING.md lists the rest.
 """
 
 from __future__ import annotations

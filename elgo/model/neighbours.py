@@ -1,4 +1,4 @@
-"""What the local policies look at: the K nearest valid nodes of a state, nearest first."""
+"""What the local policy sees: the K nearest valid nodes of a state, nearest first."""
 
 import math
 from typing import NamedTuple

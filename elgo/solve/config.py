@@ -1,4 +1,4 @@
-"""What to spend on an instance, and what to start from."""
+"""Options of `solve`."""
 
 from __future__ import annotations
 

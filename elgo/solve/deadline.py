@@ -1,4 +1,4 @@
-"""Work that may not be ready in time."""
+"""Run a function on a thread and give up at a deadline."""
 
 import atexit
 import time

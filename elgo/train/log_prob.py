@@ -47,8 +47,7 @@ def log_prob(
 ) -> Tensor:
     """Return what `Policy.log_prob` does, from compiled kernels where these know the network.
 
-    Of one task, `uncertain` (1, M, S) may say where it is worth computing: elsewhere the policy is so sure of its move
-    that the log-probability is taken as 0.
+    `uncertain` (1, M, S), of one task only, marks the moves to compute; the others count as log p = 0.
     """
     if steps is None:
         steps = torch.arange(1, actions.shape[2], device=actions.device)

@@ -19,6 +19,10 @@ from elgo.model.ensemble import Policy
 T = TypeVar("T")
 WAIT = timedelta(hours=6)  # for the first process, while it makes the validation sets
 
+# A thread of gloo may release a tensor after we have, which needs Python. If Python is shutting down by then, the process
+# ends with SIGABRT; so the last tensors are kept until the end (https://github.com/pytorch/pytorch/pull/179291).
+HELD: deque[Tensor] = deque(maxlen=8)
+
 
 class StepLoss(NamedTuple):
     """The loss of one process's share of a batch."""
@@ -38,9 +42,6 @@ class Processes:
             torch.cuda.set_device(self.device)
         if dist.is_torchelastic_launched() and not dist.is_initialized():
             dist.init_process_group("nccl" if use_gpu else "gloo", timeout=WAIT)
-        # A thread of gloo may release a tensor after we have, which needs Python. If Python is shutting down by then,
-        # the process ends with SIGABRT; so the last tensors are kept (https://github.com/pytorch/pytorch/pull/179291).
-        self.held: deque[Tensor] = deque(maxlen=8)
         together = dist.is_initialized()
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
 
@@ -62,7 +63,7 @@ class Processes:
         if self.count == 1:
             return value
         shared = torch.tensor(value, dtype=torch.float64, device=self.device)
-        self.held.append(shared)
+        HELD.append(shared)
         dist.broadcast(shared, 0)
         return float(shared)
 
@@ -70,7 +71,7 @@ class Processes:
         """Return the sum over all processes."""
         if self.count > 1:
             values = values.to(self.device, copy=True)
-            self.held.append(values)
+            HELD.append(values)
             dist.all_reduce(values)
         return values
 

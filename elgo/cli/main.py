@@ -86,7 +86,9 @@ def main() -> None:
     except usage_error as error:
         print(f"elgo: {error.format_message()}", file=sys.stderr)
         code = 2
-    if threading.active_count() > 1:  # work that was not ready in time: ending its thread would abort the process
+    # Threads still at work would abort the process while Python shuts down: those of work that was not ready in
+    # time, and gloo's under torchrun (https://github.com/pytorch/pytorch/pull/179291).
+    if threading.active_count() > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code or 0)

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import sys
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -18,10 +17,6 @@ from elgo.model.ensemble import Policy
 
 T = TypeVar("T")
 WAIT = timedelta(hours=6)  # for the first process, while it makes the validation sets
-
-# A thread of gloo may release a tensor after we have, which needs Python. If Python is shutting down by then, the process
-# ends with SIGABRT; so the last tensors are kept until the end (https://github.com/pytorch/pytorch/pull/179291).
-HELD: deque[Tensor] = deque(maxlen=8)
 
 
 class StepLoss(NamedTuple):
@@ -63,7 +58,6 @@ class Processes:
         if self.count == 1:
             return value
         shared = torch.tensor(value, dtype=torch.float64, device=self.device)
-        HELD.append(shared)
         dist.broadcast(shared, 0)
         return float(shared)
 
@@ -71,7 +65,6 @@ class Processes:
         """Return the sum over all processes."""
         if self.count > 1:
             values = values.to(self.device, copy=True)
-            HELD.append(values)
             dist.all_reduce(values)
         return values
 

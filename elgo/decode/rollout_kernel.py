@@ -178,8 +178,8 @@ def run_block(
     demands: Demands,
     block: Block,
     control: Integers,
-) -> int:
-    """Roll out the starts of a block to the end; return the number of actions used.
+) -> None:
+    """Roll out the starts of a block to the end.
 
     control[0] counts the steps for progress reports; the rollouts are abandoned once control[1] is not 0.
     """
@@ -210,4 +210,3 @@ def run_block(
         _move(state, demands, chosen)
         t += 1
         control[0] = t
-    return t

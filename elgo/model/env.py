@@ -57,7 +57,6 @@ def make_batch(tasks: Sequence[Task]) -> Batch:
 class Environment(Protocol):
     """What the policy and the decoder ask of a problem."""
 
-    name: ProblemName
     has_depot: bool
 
     def node_features(self, batch: Batch) -> Tensor:
@@ -117,7 +116,6 @@ def _edge_lengths(batch: Batch, sequence: Tensor) -> Tensor:
 class TSP:
     """One closed tour over all nodes."""
 
-    name: ProblemName = "tsp"
     has_depot = False
 
     def node_features(self, batch: Batch) -> Tensor:
@@ -150,7 +148,6 @@ class TSP:
 class CVRP:
     """Routes from the depot (node 0) within the vehicle's capacity. Starts are customers, never the depot."""
 
-    name: ProblemName = "cvrp"
     has_depot = True
 
     def node_features(self, batch: Batch) -> Tensor:

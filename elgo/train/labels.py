@@ -72,11 +72,12 @@ class LabelStore:
         shards = self._shards()
         firsts = [int(path.stem) for path in shards]
         wanted = [k for k in range(len(shards)) if k + 1 == len(shards) or firsts[k + 1] > start]
-        found = [(firsts[k] + i, x) for k in wanted for i, x in enumerate(_read_shard(shards[k]))]
+        found = [(firsts[k] + i, x) for k in wanted for i, x in enumerate(read_shard(shards[k]))]
         return [x for number, x in found if number >= start]
 
 
-def _read_shard(path: Path) -> list[Labelled]:
+def read_shard(path: Path) -> list[Labelled]:
+    """Return the labels of one shard."""
     with np.load(path) as arrays:
         a = {name: arrays[name] for name in arrays.files}
     nodes = np.concatenate([[0], np.cumsum(a["size"], dtype=np.int64)])

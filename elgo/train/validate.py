@@ -1,5 +1,10 @@
-"""Validation: the policy's gaps on labelled instances that we generate ourselves, never on the test sets."""
+"""Validation: the policy's gaps on labelled instances that we generate ourselves, never on the test sets.
 
+The sets of the recipes are files of the package, so that they stay the same when the generators change. A file is one
+shard of a label store, PROBLEM-DISTRIBUTION-N-COUNT.npz, listed in SHA256SUMS.
+"""
+
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +20,9 @@ from elgo.model.env import make_batch
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
 from elgo.train.labelling import Labelled, LabelStream, as_task
-from elgo.train.labels import LabelStore, make_labels
+from elgo.train.labels import LabelStore, make_labels, read_shard
+
+SHIPPED = Path(__file__).parent / "validation"
 
 
 class ValidationGaps(NamedTuple):
@@ -28,13 +35,32 @@ class ValidationGaps(NamedTuple):
 def validation_set(
     folder: Path, problem: ProblemName, name: str, report: Callable[[str], None] = lambda line: None
 ) -> list[Labelled]:
-    """Return the set "DISTRIBUTION-N-COUNT" from its store in the folder; if missing, it is made with a fixed seed."""
+    """Return the set "DISTRIBUTION-N-COUNT" from the package, or else from its store in the folder.
+
+    A missing store is made, with a fixed seed.
+    """
     distribution, size, count = parse_set(name)
+    shipped = _shipped_set(f"{problem}-{distribution}-{size}", count)
+    if shipped is not None:
+        return shipped
     store = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
     stream = LabelStream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
     if len(store) < count and make_labels(store, stream, count=count, report=report) < count:
         raise KeyboardInterrupt  # after which make_labels has ended in order
     return store.load()[:count]
+
+
+def _shipped_set(prefix: str, count: int) -> list[Labelled] | None:
+    """Return the first `count` labels of the shipped file PREFIX-COUNT.npz, None if there is none with so many."""
+    for line in (SHIPPED / "SHA256SUMS").read_text().splitlines():
+        expected, name = line.split()
+        held_prefix, _, held = name.removesuffix(".npz").rpartition("-")
+        if held_prefix == prefix and int(held) >= count:
+            found = hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest()
+            if found != expected:
+                raise ValueError(f"{SHIPPED / name}: its SHA-256 is {found}, expected {expected}; install elgo again")
+            return read_shard(SHIPPED / name)[:count]
+    return None
 
 
 def label_seconds(problem: ProblemName, size: int) -> float:

@@ -1,6 +1,7 @@
 """Validation: gaps against an independent computation, and sets that are made once."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -8,13 +9,14 @@ import naive
 import numpy as np
 import pytest
 from samples import random_policy
-from tiny import NETWORK, fill_validation, simple_label, simple_labels
+from tiny import NETWORK, assert_same_label, fill_validation, simple_label, simple_labels
 
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.problem.task import Task
 from elgo.train import labelling, validate
-from elgo.train.labelling import Labelled
+from elgo.train.config import parse_set
+from elgo.train.labelling import Labelled, label
 from elgo.train.labels import LabelStore
 from elgo.train.validate import instance_gaps, validation_set
 
@@ -101,6 +103,55 @@ def test_an_interrupt_while_making_a_set_ends_the_run(tmp_path: Path, monkeypatc
     assert len(LabelStore(tmp_path / "val-tsp-uniform-8")) == 3  # nothing is lost
     assert len(validation_set(tmp_path, "tsp", "uniform-8-10")) == 10
     assert len(made) == 10
+
+
+# Mean costs of the labels that all figures in docs/training.md refer to.
+SHIPPED_MEANS = {
+    ("tsp", "mixed-100-64"): 5.405909999789701,
+    ("tsp", "mixed-200-32"): 6.707511671244155,
+    ("tsp", "mixed-500-8"): 10.782142732235021,
+    ("tsp", "uniform-20-200"): 3.8367875730307617,
+    ("tsp", "uniform-50-100"): 5.706526316710519,
+    ("tsp", "uniform-200-20"): 10.690614754468257,
+    ("cvrp", "set_x-100-32"): 17449.771595335296,
+    ("cvrp", "set_x-200-16"): 29241.708475918414,
+    ("cvrp", "set_x-500-4"): 102657.08260241579,
+}
+
+
+@pytest.mark.parametrize(("problem", "name"), SHIPPED_MEANS)
+def test_shipped_sets_never_change(problem: str, name: str, tmp_path: Path) -> None:
+    _, size, count = parse_set(name)
+    found = validation_set(tmp_path, problem, name)
+    assert not list(tmp_path.iterdir())  # nothing was generated
+    assert len(found) == count
+    for x in found:
+        assert x.sample.customers == size
+        assert_same_label(x, label(x.sample, x.routes))  # feasible, and the cost is its length
+    assert np.mean([x.cost for x in found]) == pytest.approx(SHIPPED_MEANS[problem, name], rel=1e-12)
+    for x, whole in zip(validation_set(tmp_path, problem, f"{name.rpartition('-')[0]}-2"), found, strict=False):
+        assert_same_label(x, whole)
+
+
+def test_all_shipped_sets_are_listed_and_small() -> None:
+    files = {path.name: path.stat().st_size for path in validate.SHIPPED.iterdir()}
+    listed = [line.split()[1] for line in (validate.SHIPPED / "SHA256SUMS").read_text().splitlines()]
+    assert sorted([*listed, "SHA256SUMS"]) == sorted(files)
+    assert sum(files.values()) < 1_500_000
+
+
+def test_a_changed_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = shutil.copytree(validate.SHIPPED, tmp_path / "shipped")
+    monkeypatch.setattr(validate, "SHIPPED", shipped)
+    shutil.copy(shipped / "tsp-mixed-200-32.npz", shipped / "tsp-mixed-100-64.npz")
+    with pytest.raises(ValueError, match=r"tsp-mixed-100-64\.npz: its SHA-256 is \w{64}, expected \w{64}"):
+        validation_set(tmp_path, "tsp", "mixed-100-64")
+
+
+def test_larger_sets_than_shipped_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labelling, "label_tsp", lambda sample, seconds: simple_label(sample))
+    assert len(validation_set(tmp_path, "tsp", "mixed-500-9")) == 9
+    assert (tmp_path / "val-tsp-mixed-500").is_dir()
 
 
 def test_time_for_labels_grows_with_size() -> None:

@@ -40,8 +40,11 @@ def to_ours(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_theirs(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the config with the fields that are gone, switched off."""
-    return config | GONE
+    """Return the config with the fields that are gone, switched off; ValueError if it has a newer one in use."""
+    how = config.get("normalisation", "fit")
+    if how != "fit":
+        raise ValueError(f"normalisation is {how!r}: the old code knows 'fit' alone")
+    return {name: value for name, value in config.items() if name != "normalisation"} | GONE
 
 
 def convert(source: Path, target: Path, ours: bool) -> None:

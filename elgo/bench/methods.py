@@ -228,7 +228,8 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
     policy = load_model(str(method.model), instances[0].problem)
-    plans = [augmentations(instance, method.starts, method.symmetries, options.seed) for instance in instances]
+    how = policy.config.normalisation
+    plans = [augmentations(instance, how, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]
     starts = [nodes for _, own in plans for nodes in own]
     config = DecodeConfig(threads=options.threads, memory_gb=options.memory_gb)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.decode.types import Actions
-from elgo.problem.augment import normalise, symmetry
+from elgo.problem.augment import Normalisation, normalise_task, symmetry
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import Task
@@ -15,9 +15,11 @@ EVERY_START = 1000  # nodes up to which every node is a start, as in the paper
 STARTS = 100  # in larger instances
 
 
-def all_starts(task: Task) -> NDArray[np.int64]:
-    """Return every node but the depot."""
-    return np.arange(0 if task.demand is None else 1, len(task.coords))
+def all_starts(task: Task, how: Normalisation = "fit") -> NDArray[np.int64]:
+    """Return every node but the depot; "official" are 0 to N - 1 of a CVRP, as published: not the last customer."""
+    if task.demand is None or how == "official":
+        return np.arange(task.customers)
+    return np.arange(1, task.size)
 
 
 def start_count(customers: int, starts: int | None) -> int:
@@ -25,25 +27,28 @@ def start_count(customers: int, starts: int | None) -> int:
     return min(starts or (customers if customers <= EVERY_START else STARTS), customers)
 
 
-def choose_starts(task: Task, starts: int | None, seed: int) -> NDArray[np.int64]:
+def choose_starts(task: Task, starts: int | None, seed: int, how: Normalisation = "fit") -> NDArray[np.int64]:
     """Return the first nodes of the rollouts in ascending order: all nodes, or a random sample of them."""
-    nodes = all_starts(task)
+    nodes = all_starts(task, how)
     count = start_count(len(nodes), starts)
     if count == len(nodes):
         return nodes
     return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))
 
 
-def augmentations(instance: Instance, starts: int | None, symmetries: int, seed: int) -> Augmentations:
+def augmentations(
+    instance: Instance, how: Normalisation, starts: int | None, symmetries: int, seed: int
+) -> Augmentations:
     """Return the instance under the first `symmetries` symmetries as tasks, and the start nodes of each."""
-    tasks = [make_task(instance, index) for index in range(symmetries)]
-    return tasks, [choose_starts(task, starts, seed) for task in tasks]
+    tasks = [make_task(instance, how, index) for index in range(symmetries)]
+    return tasks, [choose_starts(task, starts, seed, how) for task in tasks]
 
 
-def make_task(instance: Instance, index: int = 0) -> Task:
+def make_task(instance: Instance, how: Normalisation = "fit", index: int = 0) -> Task:
     """The instance as the policy sees it under symmetry `index`."""
-    coords = symmetry(normalise(instance.plane()), index)
-    return Task(coords, *instance.units()) if instance.problem == "cvrp" else Task(coords, None, None)
+    task = Task(instance.plane(), *(instance.units() if instance.problem == "cvrp" else (None, None)))
+    task = normalise_task(task, how)
+    return task._replace(coords=symmetry(task.coords, index))
 
 
 def best_solution(instance: Instance, rollouts: list[Actions]) -> Solution:

@@ -6,6 +6,7 @@ import math
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, TypeVar
 
+from elgo.problem.augment import NORMALISATIONS, Normalisation
 from elgo.problem.task import PROBLEMS, ProblemName
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
@@ -50,6 +51,7 @@ class PolicyConfig:
     local_layers: int = 0  # self-attention layers over the neighbours (the paper's local-only ablation has 3)
     positional: bool = True  # rank encoding of the neighbours
     coordinates: Literal["polar", "euclidean"] = "polar"
+    normalisation: Normalisation = "fit"  # of coordinates, see problem.augment; "official" also decides the starts
 
     def __post_init__(self) -> None:
         check_choice(self, problem=PROBLEMS)
@@ -59,7 +61,7 @@ class PolicyConfig:
         check_at_least(self, local_layers=0)
         if self.width % self.heads or self.local_width % self.local_heads:
             raise ValueError("width must be a multiple of heads, and local_width of local_heads")
-        check_choice(self, coordinates=("polar", "euclidean"))
+        check_choice(self, coordinates=("polar", "euclidean"), normalisation=NORMALISATIONS)
         if not (1 <= self.xi < math.inf and 0 < self.clip < math.inf):
             raise ValueError(f"xi is {self.xi} and clip is {self.clip}: xi must be at least 1, clip positive")
         if not (self.global_policy or self.local_policy):

@@ -38,7 +38,8 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     with incumbent.timed("load"):
         policy = _load(incumbent)
     with incumbent.timed("decode"):
-        tasks, starts = augmentations(instance, config.starts, config.symmetries or SYMMETRIES, config.seed)
+        how, symmetries = policy.config.normalisation, config.symmetries or SYMMETRIES
+        tasks, starts = augmentations(instance, how, config.starts, symmetries, config.seed)
         solution = _best_rollout(policy, incumbent, tasks, starts, on_progress)
     incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
     if solution is None:
@@ -54,7 +55,6 @@ def policy_start(incumbent: Incumbent) -> bool:
     """
     instance, config = incumbent.instance, incumbent.config
     until = incumbent.begin + START_SHARE * (incumbent.end - incumbent.begin)
-    tasks, starts = augmentations(instance, config.starts or START_NODES, config.symmetries or 1, config.seed)
     found: list[Solution] = []
     stopped = Event()
 
@@ -63,6 +63,8 @@ def policy_start(incumbent: Incumbent) -> bool:
             raise DeadlineExceeded
 
     def roll_out() -> None:
+        how, symmetries = policy.config.normalisation, config.symmetries or 1
+        tasks, starts = augmentations(instance, how, config.starts or START_NODES, symmetries, config.seed)
         for part in _rounds(len(starts[0]), config.workers):
             chosen = [nodes[part] for nodes in starts]
             solution = _best_rollout(policy, incumbent, tasks, chosen, stop_in_time)

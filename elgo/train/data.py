@@ -15,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from elgo.model.config import PolicyConfig
+from elgo.problem.augment import normalise_task
 from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import Config, DataConfig, ImitationConfig
-from elgo.train.labelling import Labelled, LabelStream, as_task, parse_sizes
+from elgo.train.labelling import Labelled, LabelStream, parse_sizes
 from elgo.train.labels import LabelStore, read_xml100
 
 FLUSH_SECONDS = 3.0  # between writes of new labels: few large files, and no long wait
@@ -35,13 +37,13 @@ def batch_size(config: DataConfig, nodes: int) -> int:
     return min(config.batch, max(1, config.nodes // nodes)) if config.nodes else config.batch
 
 
-def random_tasks(problem: ProblemName, config: DataConfig, distribution: str, rng: np.random.Generator) -> list[Task]:
+def random_tasks(policy: PolicyConfig, config: DataConfig, distribution: str, rng: np.random.Generator) -> list[Task]:
     """Return a batch of unlabelled instances of one size."""
     ranges = parse_sizes(config.sizes)
     low, high = ranges[rng.integers(len(ranges))]
     customers = int(rng.integers(low, high + 1))
-    samples = [generate(rng, problem, customers, distribution) for _ in range(batch_size(config, customers))]
-    return [as_task(sample) for sample in samples]
+    samples = [generate(rng, policy.problem, customers, distribution) for _ in range(batch_size(config, customers))]
+    return [normalise_task(sample, policy.normalisation) for sample in samples]
 
 
 class StoredLabels:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
-from elgo.problem.augment import normalise
+from elgo.problem.augment import SYMMETRIES, Normalisation, normalise_task, symmetry
 from elgo.problem.task import Task
 from elgo.train.config import Config, ImitationConfig
 from elgo.train.data import LabelSource, label_source, step_rng
@@ -37,7 +37,8 @@ class Imitation:
             self.source = label_source(self.config, options, self.folder, writing=self.processes.rank == 0)
         labels = self.source.batch(state.step)
         rng = step_rng(self.config.train.seed, state.step, purpose=1)
-        whole = make_imitation_batch(labels, options.sequences or labels[0].sample.customers, rng)
+        sequences = options.sequences or labels[0].sample.customers
+        whole = make_imitation_batch(labels, sequences, rng, self.config.policy.normalisation)
         steps = choose_steps(whole.actions.shape[2], options.states, rng)
         mine = torch.arange(self.processes.rank, len(labels), self.processes.count)
         if len(mine) == 0:
@@ -70,9 +71,11 @@ class ImitationBatch(NamedTuple):
         return ImitationBatch(self.batch.to(device), self.actions.to(device), ends)
 
 
-def make_imitation_batch(labels: Sequence[Labelled], sequences: int, rng: Generator) -> ImitationBatch:
+def make_imitation_batch(
+    labels: Sequence[Labelled], sequences: int, rng: Generator, how: Normalisation = "fit"
+) -> ImitationBatch:
     """Return the instances, randomly rotated or reflected, with random node sequences of their solutions."""
-    tasks = [rotated(label, rng) for label in labels]
+    tasks = [rotated(label, rng, how) for label in labels]
     is_tsp = labels[0].sample.demand is None
     sequence = _tour_sequence if is_tsp else _route_sequence
     chosen = [[sequence(label, rng) for _ in range(sequences)] for label in labels]
@@ -88,12 +91,18 @@ def make_imitation_batch(labels: Sequence[Labelled], sequences: int, rng: Genera
     return ImitationBatch(make_batch(tasks), torch.from_numpy(actions), torch.from_numpy(ends))
 
 
-def rotated(label: Labelled, rng: Generator) -> Task:
-    """Return the instance under a random rotation and reflection, scaled to the unit square again."""
+def rotated(label: Labelled, rng: Generator, how: Normalisation = "fit") -> Task:
+    """Return the instance under a random rotation and reflection, scaled to the unit square again.
+
+    A policy that sees raw coordinates gets one of the 8 symmetries of the square instead, which need no scaling.
+    """
+    if how != "fit":
+        task = normalise_task(label.sample, how)
+        return task._replace(coords=symmetry(task.coords, int(rng.integers(SYMMETRIES))))
     angle = rng.uniform(0, 2 * np.pi)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turn[0] *= rng.choice([-1, 1])
-    return Task(normalise(label.sample.coords @ turn), label.sample.demand, label.sample.capacity)
+    return normalise_task(label.sample._replace(coords=label.sample.coords @ turn), how)
 
 
 def _tour_sequence(label: Labelled, rng: Generator) -> NDArray[np.int64]:

@@ -16,7 +16,6 @@ from itertools import pairwise
 import numpy as np
 
 from elgo.model.config import check_at_least, check_choice
-from elgo.problem.augment import normalise
 from elgo.problem.distances import Metric
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
@@ -73,11 +72,6 @@ def label(sample: Task, routes: Sequence[Sequence[int]]) -> Labelled:
         forward = sorted(list(route) if route[0] <= route[-1] else list(route)[::-1] for route in routes if len(route))
         tour = np.array([0, *(node for route in forward for node in (*route, 0))], dtype=np.int64)
     return Labelled(sample, tour, tour_cost(sample.coords, tour))
-
-
-def as_task(sample: Task) -> Task:
-    """Return the sample as a policy sees it."""
-    return Task(normalise(sample.coords), sample.demand, sample.capacity)
 
 
 def tour_cost(coords: np.ndarray, tour: np.ndarray) -> float:

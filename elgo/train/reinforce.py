@@ -36,7 +36,7 @@ class Reinforce:
         """Add the gradient of the summed loss of this process's share to the policy's parameters."""
         config, device = self.config, self.processes.device
         rng = step_rng(config.train.seed, state.step)
-        tasks = random_tasks(config.policy.problem, config.data, self.distribution(state, rng), rng)
+        tasks = random_tasks(config.policy, config.data, self.distribution(state, rng), rng)
         mine, numbers = self.processes.share(tasks), self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, state.step, purpose=2 + number) for number in numbers]
         rollouts = sample_rollouts(policy, mine, self.options.starts, rngs, self.decoding)

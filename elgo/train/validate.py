@@ -17,9 +17,10 @@ from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import all_starts
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
+from elgo.problem.augment import normalise_task
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
-from elgo.train.labelling import Labelled, LabelStream, as_task
+from elgo.train.labelling import Labelled, LabelStream
 from elgo.train.labels import LabelStore, make_labels, read_shard
 
 SHIPPED = Path(__file__).parent / "validation"
@@ -72,12 +73,11 @@ def instance_gaps(
     policy: Policy, labels: Sequence[Labelled], starts: int, config: DecodeConfig
 ) -> list[ValidationGaps]:
     """Return the gaps of each instance: greedy, no symmetries, from `starts` nodes spread evenly over all nodes."""
-    tasks = [as_task(label.sample) for label in labels]
+    tasks = [normalise_task(label.sample, policy.config.normalisation) for label in labels]
     first = [_spread(all_starts(task), starts) for task in tasks]
     found: list[ValidationGaps] = []
-    for task, label, (actions, _) in zip(tasks, labels, decode(policy, tasks, first, config), strict=True):
-        scale = float(np.ptp(label.sample.coords, axis=0).max())  # what normalise() divided by
-        length = policy.env.length(make_batch([task]), torch.from_numpy(actions).long()[None])[0].numpy() * scale
+    for label, (actions, _) in zip(labels, decode(policy, tasks, first, config), strict=True):
+        length = policy.env.length(make_batch([label.sample]), torch.from_numpy(actions).long()[None])[0].numpy()
         best, single = 100 * (np.array([length.min(), length.mean()]) / label.cost - 1)
         found.append(ValidationGaps(float(best), float(single)))
     return found

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from samples import random_instance
 
-from elgo.decode.multistart import EVERY_START, STARTS, choose_starts, costs, make_task, routes, with_few_routes
+from elgo.decode.multistart import (
+    EVERY_START,
+    STARTS,
+    augmentations,
+    choose_starts,
+    costs,
+    make_task,
+    routes,
+    with_few_routes,
+)
 from elgo.problem.augment import SYMMETRIES, symmetry
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.task import PROBLEMS
@@ -19,7 +28,7 @@ def test_tasks_are_the_images_of_the_normalised_plane() -> None:
     np.testing.assert_array_equal(upright.coords, [[0, 0.25], [1, 0.25], [1, 0.75], [0, 0.75]])
     assert upright.demand is None
     for index in range(SYMMETRIES):
-        np.testing.assert_array_equal(make_task(wide, index).coords, symmetry(upright.coords, index))
+        np.testing.assert_array_equal(make_task(wide, "fit", index).coords, symmetry(upright.coords, index))
 
 
 def test_demands_become_whole_units() -> None:
@@ -56,6 +65,24 @@ def test_only_rollouts_with_few_routes_count() -> None:
 
 def starts(instance: Instance, count: int | None = None, seed: int = 0) -> list[int]:
     return choose_starts(make_task(instance), count, seed).tolist()
+
+
+def test_a_task_is_normalised_before_its_symmetry() -> None:
+    points = np.array([[0.0, 0.0], [10.0, 5.0], [10.0, 20.0]])
+    tsp = Instance("x", points, Metric.EUC_2D)
+    cvrp = Instance("x", points, Metric.EUC_2D, demand=np.array([0, 1, 1]), capacity=2)
+    np.testing.assert_array_equal(make_task(tsp, "official", 1).coords, [[1, 0], [0.5, 0.25], [0.5, 1]])
+    np.testing.assert_array_equal(make_task(cvrp, "official", 1).coords, [[1, 0], [0, 0.25], [0, 1]])
+    inside = Instance("x", points / 40, Metric.EXACT)
+    np.testing.assert_array_equal(make_task(inside, "raw", 4).coords, points[:, ::-1] / 40)
+
+
+def test_official_starts_are_those_of_the_published_code() -> None:
+    for problem, expected in (("tsp", [0, 1, 2, 3, 4, 5]), ("cvrp", [0, 1, 2, 3, 4])):
+        instance = random_instance(problem, 6)
+        _, found = augmentations(instance, "official", None, 2, 0)
+        assert [nodes.tolist() for nodes in found] == [expected] * 2
+        assert set(choose_starts(make_task(instance), 3, 0, "official")) <= set(expected)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

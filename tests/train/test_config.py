@@ -51,6 +51,7 @@ def test_the_paper_s_recipe() -> None:
         assert config.method == ReinforceConfig(starts=0, confidence_threshold=1.0)
         assert (train.schedule, train.clip_norm, train.ema) == ("constant", 0, 0)
         assert (config.policy.xi, config.policy.clip) == (1.0, 50.0)
+        assert config.policy.normalisation == "raw"
         assert config.policy.neighbours == (30 if "tsp" in name else 40)
         if "star" in name:
             assert config.data.distribution == "adaptive"

@@ -49,12 +49,21 @@ def test_weights_there_and_back(problem: str, tmp_path: Path) -> None:
     save_policy(ours, Policy(PolicyConfig(problem, **NETWORK)), "random")
     assert convert("theirs", ours, theirs).returncode == 0
     gone = {"distance_bias": False, "log_temperature": False, "decoder_block": False, "local": "light", "kin": False}
-    assert header(theirs) == header(ours) | gone
+    assert header(theirs) | {"normalisation": "fit"} == header(ours) | gone
     assert convert("ours", theirs, again).returncode == 0
-    assert header(again) == header(ours)
+    assert header(again) | {"normalisation": "fit"} == header(ours)
+    assert "normalisation" not in header(theirs)  # a file without the field means "fit"
     assert_same_weights(ours, theirs)
     assert_same_weights(ours, again)
     assert load_policy(again, problem).config == PolicyConfig(problem, **NETWORK)
+
+
+def test_another_normalisation_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.safetensors"
+    save_policy(file, Policy(PolicyConfig("tsp", **NETWORK, normalisation="raw")), "random")
+    done = convert("theirs", file, tmp_path / "y.safetensors")
+    assert done.returncode == 2
+    assert done.stderr == f"{file}: normalisation is 'raw': the old code knows 'fit' alone\n"
 
 
 def test_a_network_that_is_gone_is_refused(tmp_path: Path) -> None:

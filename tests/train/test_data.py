@@ -12,6 +12,7 @@ import pytest
 from tiny import fill, simple_labels
 
 from elgo.model.config import PolicyConfig
+from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName
 from elgo.train.config import Config, DataConfig, ImitationConfig, TrainConfig
 from elgo.train.data import (
@@ -43,19 +44,30 @@ def test_batch_size_is_limited_by_nodes() -> None:
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_random_tasks(problem: str) -> None:
-    config = DataConfig(sizes="8-12,30", batch=3)
+    policy, config = PolicyConfig(problem), DataConfig(sizes="8-12,30", batch=3)
     sizes = set()
     for step in range(30):
-        tasks = random_tasks(problem, config, "cluster", step_rng(0, step))
-        again = random_tasks(problem, config, "cluster", step_rng(0, step))
+        tasks = random_tasks(policy, config, "cluster", step_rng(0, step))
+        again = random_tasks(policy, config, "cluster", step_rng(0, step))
         assert len(tasks) == 3
         assert len({len(task.coords) for task in tasks}) == 1
         assert all(np.array_equal(a.coords, b.coords) for a, b in zip(tasks, again, strict=True))
         assert all(np.ptp(task.coords, axis=0).max() == pytest.approx(1) for task in tasks)
         sizes.add(len(tasks[0].coords) - (problem == "cvrp"))
     assert sizes == {8, 9, 10, 11, 12, 30}
-    different = random_tasks(problem, DataConfig(sizes="8", batch=1), "cluster", step_rng(1, 0))
+    different = random_tasks(policy, DataConfig(sizes="8", batch=1), "cluster", step_rng(1, 0))
     assert not np.array_equal(different[0].coords[:8], tasks[0].coords[:8])
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_raw_tasks_are_the_instances_as_generated(problem: str) -> None:
+    policy, config = PolicyConfig(problem, normalisation="raw"), DataConfig(sizes="20", batch=4)
+    rng = step_rng(0, 0)
+    rng.integers(1), rng.integers(20, 21)  # which size
+    for task in random_tasks(policy, config, "uniform", step_rng(0, 0)):
+        sample = generate(rng, problem, 20, "uniform")
+        assert sample.coords.max() <= 1
+        np.testing.assert_array_equal(task.coords, sample.coords)
 
 
 # --- stored labels

@@ -1,5 +1,6 @@
 """Imitation: sequences of solutions, the loss by hand, and one batch overfitted."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
+from elgo.problem.augment import SYMMETRIES, symmetry
 from elgo.problem.task import Task
 from elgo.train.imitate import ImitationBatch, choose_steps, imitation_loss, make_imitation_batch, rotated
 from elgo.train.labelling import Labelled, label
@@ -87,6 +89,17 @@ def test_rotation_keeps_shape_and_demands() -> None:
         a, b = np.diff(task.coords[:3], axis=0)
         handed.add(float(np.sign(a[0] * b[1] - a[1] * b[0])))
     assert handed == {-1.0, 1.0}  # rotations, and reflections
+
+
+def test_raw_coordinates_are_turned_by_the_symmetries_of_the_square() -> None:
+    (x,) = simple_labels("tsp", [12])
+    points = 0.2 + 0.5 * x.sample.coords / x.sample.coords.max()
+    x, rng = replace(x, sample=x.sample._replace(coords=points)), np.random.default_rng(1)
+    images = [symmetry(points, index) for index in range(SYMMETRIES)]
+    turned = [rotated(x, rng, "raw").coords for _ in range(60)]
+    seen = [[np.array_equal(points, image) for image in images] for points in turned]
+    assert np.sum(seen, axis=1).tolist() == [1] * 60
+    assert np.any(seen, axis=0).all()
 
 
 def test_a_batch_is_a_function_of_its_seed() -> None:

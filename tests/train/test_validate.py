@@ -33,16 +33,21 @@ def greedy_tour(policy, task, start: int) -> list[int]:
     return walk
 
 
+@pytest.mark.parametrize("how", ["fit", "raw"])
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_gaps_equal_an_independent_computation(problem: str) -> None:
-    policy = random_policy(PolicyConfig(problem, **NETWORK))
+def test_gaps_equal_an_independent_computation(problem: str, how: str) -> None:
+    policy = random_policy(PolicyConfig(problem, **NETWORK, normalisation=how))
     known = simple_labels(problem, [9, 6])
+    if how == "raw":  # a part of the unit square
+        known = [
+            simple_label(x.sample._replace(coords=0.1 + x.sample.coords / x.sample.coords.max() / 2)) for x in known
+        ]
     first = {"tsp": ([0, 4, 8], [0, 2, 5]), "cvrp": ([1, 5, 9], [1, 3, 6])}[problem]  # spread over the list of nodes
     for x, starts, found in zip(known, first, instance_gaps(policy, known, 3, ONE), strict=True):
         sample = x.sample
         low, high = sample.coords.min(axis=0), sample.coords.max(axis=0)
         unit = (sample.coords - (low + high) / 2) / (high - low).max() + 0.5
-        task = type(sample)(unit, sample.demand, sample.capacity)
+        task = sample if how == "raw" else sample._replace(coords=unit)
         lengths = [naive.length(sample, greedy_tour(policy, task, start)) for start in starts]
         assert x.cost == pytest.approx(naive.length(sample, x.tour.tolist()))
         assert found.best == pytest.approx(100 * (min(lengths) / x.cost - 1), abs=1e-3)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +79,7 @@ def _smaller(command: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the files that the commands name: examples, a CVRP with a solution, a CSV file."""
+    """A folder with the files that the commands name: examples, a CVRP with a solution, a CSV file, arrays."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     points = [(37 * i % 101, 53 * i % 97) for i in range(41)]
     nodes = "\n".join(f"{i} {x} {y}" for i, (x, y) in enumerate(points, 1))
@@ -89,6 +90,7 @@ def folder(tmp_path: Path) -> Path:
     )
     routes = (" ".join(str(5 * r + i) for i in range(1, 6)) for r in range(8))
     (tmp_path / "mine.sol").write_text("".join(f"Route #{i}: {route}\n" for i, route in enumerate(routes, 1)))
+    np.savez(tmp_path / "mine.npz", coords=[points, points[::-1]])
     (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n" + "".join(f"{x},{y},9\n" for x, y in points))
     return tmp_path
 

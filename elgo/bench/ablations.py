@@ -59,7 +59,7 @@ def measure_variants(
     methods = {name: parse_method(f"{name}={file}:{protocol}") for name, file in weights.items()}
     bench(bench_set, list(methods.values()), options, path / "results", on_progress, with_published=False)
     records = list(read_records(path / "results"))
-    gaps, _ = reference_gaps(records)
+    gaps = reference_gaps(records)
     rows = []
     for name, method in methods.items():
         own = [record for record in records if record.method == method.name]

@@ -89,9 +89,9 @@ def _record(method: Method, entry: Entry, answer: Answer) -> Record:
     it, solution = entry.instance, answer.solution
     cost = None if solution is None else solution.cost
     costs = (cost, it.best_known, None if cost is None else gap(cost, it.best_known))
-    routes = 0 if solution is None else len(solution.routes)
+    routes = [] if solution is None else [list(route) for route in solution.routes]
     named = (method.name, it.name, entry.group, it.problem, it.customers)
-    return Record(*named, *costs, routes, round(answer.seconds, 6), answer.error)
+    return Record(*named, *costs, len(routes), round(answer.seconds, 6), answer.error, routes)
 
 
 class Forecast:

@@ -19,7 +19,7 @@ from elgo.bench.methods import family, time_limit
 from elgo.bench.published import published
 from elgo.bench.run import BenchConfig, Record, read_config, read_records, write_csv
 from elgo.bench.sets import MEAN_COSTS
-from elgo.bench.tables import PUBLISHED, Table, instance_table, main_table, reference_gaps
+from elgo.bench.tables import PUBLISHED, Table, instance_table, main_table, relative_gaps
 from elgo.problem.files import atomic_write
 
 MAX_LISTED = 1000  # instances in the table of the page; more are in results.csv
@@ -55,7 +55,7 @@ class Results:
     """What pictures show: of each method the records that have a gap, these gaps in percent, families and colours."""
 
     def __init__(self, config: BenchConfig, records: Sequence[Record]) -> None:
-        self.title, self.gaps = config.title, reference_gaps(records)[0]
+        self.title, self.gaps = config.title, relative_gaps(records)
         self.records = [record for record in records if record.key in self.gaps]
         found = {name: [record for record in self.records if record.method == name] for name in config.methods}
         self.methods = {name: own for name, own in found.items() if own}

@@ -1,8 +1,8 @@
 """The folder of a benchmark: its config and its records.
 
 config.json    methods, data and options, with versions and machine
-results.jsonl  one line per method and instance, appended and synced as they come
-results.csv    the same as a table, by method, in the order of the set
+results.jsonl  one line per method and instance, appended and synced as they come; with the tours
+results.csv    the same as a table, by method, in the order of the set; without the tours
 """
 
 import csv
@@ -14,7 +14,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Record:
     routes: int
     seconds: float
     error: str = ""
+    solution: list[list[int]] = field(default_factory=list)  # routes as in Solution: nodes from 0, without the depot
 
     @property
     def key(self) -> Key:
@@ -174,7 +175,7 @@ def read_config(path: Path) -> BenchConfig:
     file = path / "config.json"
     if not file.is_file():
         raise ValueError(f"{path}: is not the folder of a benchmark (it has no config.json)")
-    names = [field.name for field in fields(BenchConfig)]
+    names = [entry.name for entry in fields(BenchConfig)]
     try:
         return BenchConfig(**{name: value for name, value in json.loads(file.read_text()).items() if name in names})
     except (AttributeError, TypeError, ValueError) as error:
@@ -196,9 +197,10 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def write_csv(path: Path, records: Sequence[Record]) -> None:
-    """Write the records as a table, atomically."""
+    """Write the records without their solutions as a table, atomically."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Record)], lineterminator="\n")
+    columns = [column.name for column in fields(Record) if column.name != "solution"]
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(record) for record in records)
     atomic_write(path, text.getvalue())

@@ -1,8 +1,7 @@
-"""Benchmark sets: the instances of a name or folder, with best-known costs and the groups that the tables show."""
+"""Benchmark sets: the instances of a name, folder or file, with best-known costs and the groups of the tables."""
 
 import csv
 import os
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from elgo.problem.files import COST_TABLES, problem_files, read, read_solution
-from elgo.problem.files.text import errors_name, is_number, is_possible_cost, read_text
+from elgo.problem.files.arrays import ARRAY_SUFFIXES, read_instances
+from elgo.problem.files.text import is_number, is_possible_cost, read_text
 from elgo.problem.generate import KOOL_COUNT, as_instance, generate, kool_test_set
-from elgo.problem.instance import Instance, Metric
+from elgo.problem.instance import Instance
 from elgo.problem.task import PROBLEMS, ProblemName
 
 GENERATED = ("uniform", "synthetic", "scaling")  # without a mean over groups
@@ -122,7 +122,7 @@ class Selection:
 
 
 def load_set(name: str, data: Path | None = None, selection: Selection | None = None) -> BenchSet:
-    """Return the selected part of the set with this name, or of the folder of problem files at this path."""
+    """Return the selected part of the set with this name, or of one's own data: a folder, .npz or .pkl file."""
     selection = selection or Selection()
     if name in FILE_SETS:
         found = _file_set(name, data_folder(data))
@@ -132,8 +132,11 @@ def load_set(name: str, data: Path | None = None, selection: Selection | None = 
         found = _uniform(selection) if name == "uniform" else _scaling(selection)
     elif Path(name).is_dir():
         found = _folder(Path(name))
+    elif Path(name).suffix.lower() in ARRAY_SUFFIXES:
+        found = _array_file(Path(name))
     else:
-        raise ValueError(f"{name}: no such set or folder; the sets are {', '.join([*FILE_SETS, *GENERATED])}")
+        known = ", ".join([*FILE_SETS, *GENERATED])
+        raise ValueError(f"{name}: no such set or folder, and no .npz or .pkl file; the sets are {known}")
     return _select(found, selection)
 
 
@@ -190,6 +193,12 @@ def _folder(folder: Path) -> BenchSet:
     return BenchSet(folder.resolve().name or "folder", f"folder {folder.resolve().name}", entries)
 
 
+def _array_file(file: Path) -> BenchSet:
+    """Return the instances of an .npz or .pkl file as a set with one group."""
+    entries = [Entry(file.name, instance) for instance in read_instances(file)]
+    return BenchSet(file.stem, file.name, entries, batch_size=BATCH_SIZE)
+
+
 def read_files(files: Sequence[Path]) -> list[Instance]:
     """Return the problems in the files of a folder, named like these; ValueError for a broken best-known cost."""
     instances = [read(file) for file in files]
@@ -244,37 +253,10 @@ def _synthetic(data: Path) -> BenchSet:
     files = [file for problem in PROBLEMS for file in sorted(folder.glob(f"{problem}*.npz"))]
     if not files:
         raise ValueError(f"{folder}: --data has no file of the set synthetic, such as tsp_cluster_100.npz")
-    groups = {file.stem: read_npz(file) for file in files}
+    groups = {file.stem: read_instances(file) for file in files}
     entries = [Entry(group, instance) for group, instances in groups.items() for instance in instances]
     full = {group: len(instances) for group, instances in groups.items()}
     return BenchSet("synthetic", "Synthetic sets", entries, full, BATCH_SIZE)
-
-
-def read_npz(file: Path) -> list[Instance]:
-    """Return the instances of an .npz file.
-
-    It holds coords (B, n, 2), for CVRP demand (B, n) and capacity (B,), and optionally reference_cost (B,).
-    """
-    try:
-        with np.load(file) as stored:
-            arrays = dict(stored)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file}: not an .npz file ({str(error).splitlines()[0]})") from None
-    for name in ("coords",) if file.name.startswith("tsp") else ("coords", "demand", "capacity"):
-        if name not in arrays:
-            raise ValueError(f"{file}: {name} is missing; the file has {', '.join(arrays) or 'nothing'}")
-    count = len(arrays["coords"])
-    for name, values in arrays.items():
-        if len(np.atleast_1d(values)) != count:
-            raise ValueError(f"{file}: {name} has shape {values.shape}, but there are {count} instances in coords")
-    instances = []
-    for i in range(count):
-        one = {name: values[i] for name, values in arrays.items()}
-        capacity, best_known = (float(one[name]) if name in one else None for name in ("capacity", "reference_cost"))
-        with errors_name(f"{file}: instance {i}"):
-            instance = Instance(f"{file.stem}-{i:04d}", one["coords"], Metric.EXACT, one.get("demand"), capacity)
-            instances.append(replace(instance, best_known=best_known))
-    return instances
 
 
 def _scaling(selection: Selection) -> BenchSet:

@@ -54,64 +54,79 @@ class Table:
         return f"{head}\n<table><thead>{line(self.header, 'th')}</thead>\n<tbody>{body}</tbody></table><ul>{notes}</ul>"
 
 
-def reference_gaps(records: Sequence[Record]) -> tuple[dict[Key, float], bool]:
-    """Return the gap of each solved record in percent, and whether some are to the best cost of this run.
+def reference_gaps(records: Sequence[Record]) -> dict[Key, float]:
+    """Return the gaps in percent of the solved records that have a reference.
 
-    The reference is the best-known cost; else the mean cost of the group in the literature (the mean of these gaps is
-    the gap of the means); else the best cost of this run, if several methods have solved the instance.
+    It is the best-known cost, else the mean cost of the group in the literature (the mean of these gaps is the gap of
+    the means).
     """
-    solved = [(record, record.cost) for record in records if record.cost is not None]
-    costs: dict[str, list[float]] = {}
-    for record, cost in solved:
-        costs.setdefault(record.instance, []).append(cost)
-    gaps: dict[Key, float] = {}
-    uses_best_of_run = False
-    for record, cost in solved:
-        best = min(costs[record.instance])
+    gaps = {}
+    for record in records:
         if record.gap is not None:
             gaps[record.key] = record.gap
-        elif record.group in MEAN_COSTS:
-            gaps[record.key] = 100 * (cost / MEAN_COSTS[record.group] - 1)
-        elif len(costs[record.instance]) > 1 and best > 0:
-            gaps[record.key] = 100 * (cost / best - 1)
-            uses_best_of_run = True
-    return gaps, uses_best_of_run
+        elif record.cost is not None and record.group in MEAN_COSTS:
+            gaps[record.key] = 100 * (record.cost / MEAN_COSTS[record.group] - 1)
+    return gaps
+
+
+def relative_gaps(records: Sequence[Record]) -> dict[Key, float]:
+    """Return the same and, where there is no reference, gaps to the best cost of this run, if several methods ran."""
+    gaps = reference_gaps(records)
+    costs: dict[str, list[float]] = {}
+    for record in records:
+        if record.cost is not None:
+            costs.setdefault(record.instance, []).append(record.cost)
+    for record in records:
+        own = costs.get(record.instance, [])
+        if record.key not in gaps and record.cost is not None and len(own) > 1 and min(own) > 0:
+            gaps[record.key] = 100 * (record.cost / min(own) - 1)
+    return gaps
 
 
 def main_table(config: BenchConfig, records: Sequence[Record], with_published: bool = True) -> Table:
-    """Return the table in the paper's layout: a row for each method, then the published ones, marked."""
-    with_total = config.set not in GENERATED and len(config.instances) > 1
+    """Return the table in the paper's layout: a row for each method, then the published ones, marked.
+
+    A group without a reference shows the mean cost instead of the mean gap.
+    """
     by_method = {name: [record for record in records if record.method == name] for name in config.methods}
-    gaps, uses_best_of_run = reference_gaps(records)
+    gaps = reference_gaps(records)
+    costed = {x.group for x in records} - {x.group for x in records if x.best_known or x.group in MEAN_COSTS}
+    with_total = config.set not in GENERATED and len(config.instances) > 1 and len(costed) < len(config.instances)
     any_failed = any(record.cost is None for record in records)
     header = [""]
     for group in config.instances:
-        header += [f"{group} cost", f"{group} gap"] if group in MEAN_COSTS else [group]
+        header += [f"{group} cost"] * (group in costed or group in MEAN_COSTS)
+        header += [f"{group} gap" if group in MEAN_COSTS else group] * (group not in costed)
     header += [*["all"] * with_total, "seconds", *["failed"] * any_failed]
     rows = []
     for name, own in by_method.items():
-        cells = [cell for group in config.instances for cell in _cells(own, gaps, group)]
+        cells = []
+        for group in config.instances:
+            inside = [record for record in own if record.group == group]
+            cells += [_mean_cost(inside)] * (group in costed or group in MEAN_COSTS)
+            cells += [mean_gap(inside, gaps)] * (group not in costed)
         cells += [mean_gap(own, gaps)] * with_total
         cells.append(_seconds(fmean(record.seconds for record in own)) if own else "-")
         cells += [str(sum(record.cost is None for record in own))] * any_failed
         rows.append((_progress_name(config, name, own), *cells))
     literature = published.published(config.set) if with_published else {}
+    literature = {name: figures for name, figures in literature.items() if figures.keys() & config.instances.keys()}
     for name, figures in literature.items():
         cells = []
         for group in config.instances:
             cells += [*["-"] * (group in MEAN_COSTS), figures.get(group, "-")]
         cells += [figures.get("all", "-")] * with_total
         rows.append((f"{name} {PUBLISHED}", *cells, *["-"] * (1 + any_failed)))
-    notes = _notes(config, by_method, uses_best_of_run, bool(literature))
-    return Table(f"{config.title}: mean gap %", tuple(header), tuple(rows), tuple(notes))
+    notes = _notes(config, by_method, bool(literature))
+    if costed and len(by_method) > 1:
+        notes.append("where there is no best-known cost, pictures show gaps to the best cost of this run")
+    title = f"{config.title}: mean {'cost' if len(costed) == len(config.instances) else 'gap %'}"
+    return Table(title, tuple(header), tuple(rows), tuple(notes))
 
 
-def _cells(own: Sequence[Record], gaps: Mapping[Key, float], group: str) -> list[str]:
-    """Return the mean gap in a group, after the mean cost where the literature gives mean costs."""
-    inside = [record for record in own if record.group == group]
-    costs = [record.cost for record in inside if record.cost is not None]
-    mean_cost = [f"{fmean(costs):.4f}" if costs else "-"] * (group in MEAN_COSTS)
-    return [*mean_cost, mean_gap(inside, gaps)]
+def _mean_cost(records: Sequence[Record]) -> str:
+    costs = [record.cost for record in records if record.cost is not None]
+    return f"{fmean(costs):.4f}" if costs else "-"
 
 
 def mean_gap(records: Sequence[Record], gaps: Mapping[Key, float]) -> str:
@@ -136,9 +151,7 @@ def _progress_name(config: BenchConfig, name: str, own: Sequence[Record]) -> str
     return f"{name} ({len(own)} of {expected or sum(config.instances.values())})"
 
 
-def _notes(
-    config: BenchConfig, by_method: Mapping[str, Sequence[Record]], uses_best_of_run: bool, with_published: bool
-) -> list[str]:
+def _notes(config: BenchConfig, by_method: Mapping[str, Sequence[Record]], with_published: bool) -> list[str]:
     threads = int(config.options["threads"])
     notes = [
         f"{sum(config.instances.values())} instances, {'one thread' if threads == 1 else f'{threads} threads'}, "
@@ -146,8 +159,6 @@ def _notes(
         "seconds are the mean per instance",
         *config.notes,
     ]
-    if uses_best_of_run:
-        notes.append("instances without a best-known cost: gaps are to the best cost of this run")
     counts = [(count, config.full[group]) for group, count in config.instances.items() if group in config.full]
     if any(count < full for count, full in counts):
         parts = ", ".join(f"{count} of {full}" for count, full in counts)
@@ -168,7 +179,7 @@ def _notes(
 
 def instance_table(config: BenchConfig, records: Sequence[Record]) -> Table:
     """Return a table with a row per instance: N, best-known cost, and the gap (or else the cost) of each method."""
-    gaps, _ = reference_gaps(records)
+    gaps = reference_gaps(records)
     by_key = {record.key: record for record in records}
     instances = {record.instance: record for record in records}
     rows = []

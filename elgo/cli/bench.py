@@ -66,7 +66,8 @@ def run(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="SET", help="tsplib, cvrplib-x, cvrplib-xxl, uniform, synthetic, scaling, or a folder of files."
+            metavar="SET",
+            help="tsplib, cvrplib-x, cvrplib-xxl, uniform, synthetic, scaling; or a folder, FILE.npz or FILE.pkl.",
         ),
     ],
     data: DataOption = None,

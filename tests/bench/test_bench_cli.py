@@ -1,14 +1,21 @@
 """`elgo bench` and `elgo data` from the command line."""
 
+import csv
+import json
+import pickle
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import small
 from typer.testing import CliRunner, Result
 
 from elgo.bench.baselines import BASELINES
 from elgo.cli.main import app
+from elgo.problem.instance import Metric
+from elgo.problem.solution import Solution
 
 
 def elgo(*args: object) -> Result:
@@ -41,8 +48,53 @@ def test_a_set_by_its_name(tmp_path: Path, weights: Callable[[str], Path], monke
     assert elgo("bench", "compare", "bench/tsplib:insertion", "bench/tsplib:nearest").exit_code in (0, 1)
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".pkl"])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_ones_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str, suffix: str) -> None:
+    """Costs and tours of each instance are in the folder; the tours have these costs."""
+    monkeypatch.chdir(tmp_path)
+    given = [small.instance(problem, 9, seed, metric=Metric.EXACT) for seed in range(3)]
+    if suffix == ".npz":
+        arrays = {"coords": [it.coords for it in given]}
+        if problem == "cvrp":
+            arrays |= {"demand": [it.demand for it in given], "capacity": [it.capacity for it in given]}
+        np.savez("mine.npz", **arrays)
+    else:
+        form = [it.coords.tolist() for it in given]
+        if problem == "cvrp":
+            form = [
+                (it.coords[0].tolist(), it.coords[1:].tolist(), it.demand[1:].tolist(), it.capacity) for it in given
+            ]
+        Path("mine.pkl").write_bytes(pickle.dumps(form))
+    done = elgo("bench", f"mine{suffix}", "--methods", "nearest,insertion", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0] == f"mine{suffix}: mean cost"
+    assert f"mine{suffix} cost" in done.stdout.splitlines()[2]
+    records = [json.loads(line) for line in Path("bench/mine/results.jsonl").read_text().splitlines()]
+    assert len(records) == 6
+    for record in records:
+        instance = given[int(record["instance"].removeprefix("mine-"))]
+        solution = Solution(instance, tuple(map(tuple, record["solution"])))
+        assert solution.feasible
+        assert solution.cost == record["cost"]
+    with open("bench/mine/results.csv") as file:
+        rows = list(csv.DictReader(file))
+    records.sort(key=lambda record: record["method"] != "nearest")
+    assert [float(row["cost"]) for row in rows] == [record["cost"] for record in records]
+    assert "solution" not in rows[0]
+
+
+def test_a_wrong_file_is_one_line(tmp_path: Path) -> None:
+    file, none = tmp_path / "mine.pkl", tmp_path / "none.npz"
+    file.write_bytes(pickle.dumps([Fraction(1)]))
+    refusal = "has a fractions.Fraction; a pickle may hold lists, tuples, numbers and arrays alone"
+    assert fails("bench", file) == f"elgo: {file}: {refusal}"
+    file.write_bytes(pickle.dumps([[[0, 0], [1, 2], [float("inf"), 1]]]))
+    assert fails("bench", file) == f"elgo: {file}: instance 0: COORDS of node 3 are (inf, 1), expected finite numbers"
+    assert fails("bench", none) == f"elgo: {none}: cannot be read (No such file or directory)"
+
+
 def test_a_regression_is_exit_code_1(tmp_path: Path) -> None:
-    import json
     from dataclasses import asdict
 
     for name, factor in (("a", 1.0), ("b", 1.5)):

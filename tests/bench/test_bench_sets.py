@@ -60,6 +60,16 @@ def test_synthetic_files(data: Path) -> None:
     assert len(found.entries) == 2 * len(found.groups)
 
 
+def test_ones_own_file(data: Path) -> None:
+    found = load_set(str(data / "synthetic" / "tsp_cluster_200.npz"), selection=Selection(limit=2))
+    assert (found.name, found.title, found.groups) == (
+        "tsp_cluster_200",
+        "tsp_cluster_200.npz",
+        ["tsp_cluster_200.npz"],
+    )
+    assert found.entries[1].instance.best_known == pytest.approx(5.27698185)
+
+
 def test_uniform_instances_are_those_of_the_literature() -> None:
     tsp, cvrp = (load_set("uniform", selection=Selection(problem, limit=2)) for problem in ("tsp", "cvrp"))
     assert tsp.groups == ["TSP100"]
@@ -128,7 +138,9 @@ def test_where_data_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_an_unknown_set() -> None:
-    with pytest.raises(ValueError, match=r"^tsblib: no such set or folder; the sets are tsplib, cvrplib-x"):
+    with pytest.raises(
+        ValueError, match=r"^tsblib: no such set or folder, and no .npz or .pkl file; the sets are tsplib"
+    ):
         load_set("tsblib")
 
 

@@ -4,7 +4,7 @@ import small
 
 from elgo.bench.published import published
 from elgo.bench.sets import Selection, load_set
-from elgo.bench.tables import Table, instance_table, main_table, reference_gaps
+from elgo.bench.tables import Table, instance_table, main_table, reference_gaps, relative_gaps
 
 BIG = {"group": "200-1002", "nodes": 500}
 RECORDS = [
@@ -61,17 +61,34 @@ def test_gaps_to_the_literatures_means() -> None:
     assert ("ELG (published)", "-", "0.22", "-") in table.rows
 
 
-def test_gaps_to_the_best_of_the_run() -> None:
+def test_without_references_there_are_costs_and_no_gaps() -> None:
     records = [
         small.record("x", "a", 10.0, best_known=None),
         small.record("y", "a", 11.0, best_known=None),
-        small.record("x", "b", 10.0, best_known=None),
+        small.record("x", "b", 11.0, best_known=None),
     ]
-    gaps, uses_best_of_run = reference_gaps(records)
-    assert uses_best_of_run
-    assert gaps == {("x", "a"): 0.0, ("y", "a"): 10.000000000000009}
-    assert any("best cost of this run" in note for note in main_table(small.config(["x", "y"]), records).notes)
-    assert not reference_gaps(RECORDS)[1]
+    config = small.config(["x", "y"], set="mine", instances={"<=200": 2}, full={})
+    table = main_table(config, records)
+    assert table.title == "TSPLIB: mean cost"
+    assert table.header == ("", "<=200 cost", "seconds")
+    assert table.rows == (("x", "10.5000", "0.500"), ("y (1 of 2)", "11.0000", "0.500"))
+    assert "pictures show gaps to the best cost of this run" in table.notes[-1]
+    assert [row[-2:] for row in instance_table(config, records).rows] == [("cost 10", "cost 11"), ("cost 11", "")]
+    assert reference_gaps(records) == {}
+    assert relative_gaps(records) == {("x", "a"): 0.0, ("y", "a"): 10.000000000000009}
+    assert relative_gaps(RECORDS) == reference_gaps(RECORDS)
+
+
+def test_a_column_of_costs_beside_one_of_gaps() -> None:
+    records = [*RECORDS[:2], small.record("elg", "c", 7.0, best_known=None, **BIG)]
+    table = main_table(small.config(["elg"], set="mine"), records)
+    assert table.header == ("", "<=200", "200-1002 cost", "all", "seconds")
+    assert table.rows == (("elg", "2.00", "7.0000", "2.00", "0.833"),)
+
+
+def test_a_file_called_like_a_set_shows_no_published_figures() -> None:
+    config = small.config(["elg"], instances={"tsplib.npz": 1}, full={})
+    assert len(main_table(config, [small.record("elg", "a", 101.0, group="tsplib.npz")]).rows) == 1
 
 
 def test_every_instance() -> None:

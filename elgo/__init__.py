@@ -2,6 +2,7 @@
 
 __version__ = "0.2.0"
 
+from elgo.decode.rollouts import rollouts
 from elgo.model.checkpoint import load_model
 from elgo.problem.files import read, read_solution, write_solution
 from elgo.problem.instance import Instance
@@ -13,6 +14,7 @@ from elgo.solve.result import Result
 # Last: from here on the attribute `elgo.solve` is this function. `from elgo.solve.batch import ...` finds the folder
 # of the same name nevertheless, since it is looked up by its path; `import elgo.solve.batch as ...` does not.
 from elgo.solve.solver import solve
+from elgo.train.tours import log_prob
 
 __all__ = [
     "Instance",
@@ -21,10 +23,12 @@ __all__ = [
     "SolveConfig",
     "__version__",
     "load_model",
+    "log_prob",
     "plot_history",
     "plot_solution",
     "read",
     "read_solution",
+    "rollouts",
     "solve",
     "write_solution",
 ]

@@ -10,6 +10,8 @@ elg+search@5      the search from a model's solution: `elgo solve --start elg --
 pyvrp@5, savings  a baseline, with seconds if it searches until a time limit
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 import time
@@ -18,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,6 +35,9 @@ from elgo.problem.task import ProblemName
 from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 
+if TYPE_CHECKING:
+    from elgo.model.ensemble import Policy
+
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
 _COUNTS = re.compile(r"([1-9]\d*)x([1-8])")
 _TIMED = re.compile(r"(.+)@([^@/]*)")
@@ -44,7 +49,7 @@ class Method:
 
     name: str
     baseline: str | None = None  # a name in BASELINES
-    model: str | None = None  # the name of a model, or FILE.safetensors
+    model: str | Policy | None = None  # the name of a model, FILE.safetensors, or a policy itself
     starts: int | None = None  # None: every node, 100 nodes of a large instance
     symmetries: int = 8
     seconds: float | None = None  # time limit
@@ -58,7 +63,9 @@ class Method:
         """Return whether the method can solve this problem."""
         if self.baseline:
             return problem in BASELINES[self.baseline].problems
-        return not _is_file(self.model) or _problem_of(str(self.model)) == problem
+        if isinstance(self.model, str):
+            return not _is_file(self.model) or _problem_of(self.model) == problem
+        return self.model is None or self.model.config.problem == problem
 
 
 class Options(NamedTuple):
@@ -88,8 +95,8 @@ def time_limit(name: str) -> float | None:
     return float(timed[1]) if timed else None
 
 
-def _is_file(model: str | None) -> bool:
-    return model is not None and model.endswith(".safetensors")
+def _is_file(model: str) -> bool:
+    return model.endswith(".safetensors")
 
 
 @cache
@@ -184,8 +191,13 @@ def fingerprint(method: Method, problems: Iterable[ProblemName]) -> str:
     """Return a hash of the method's weights; empty if it has none."""
     if method.model is None:
         return ""
-    files = {model_file(method.model, problem) for problem in problems}
-    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:16]
+    if isinstance(method.model, str):
+        files = {model_file(method.model, problem) for problem in problems}
+        parts = [file.read_bytes() for file in sorted(files)]
+    else:
+        parts = [repr(method.model.config).encode()]
+        parts += [value.cpu().numpy().tobytes() for value in method.model.state_dict().values()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
@@ -196,15 +208,16 @@ def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
         supported = [problem for problem in problems if method.supports(problem)]
         if not supported:
             raise ValueError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
-        for problem in supported if method.model else ():
-            load_model(str(method.model), problem)
+        if method.model is not None:
+            for problem in supported:
+                load_model(method.model, problem)
 
 
 def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], options: Options) -> None:
     """Load and compile everything on a small instance, so that this is not part of a method's time."""
     for method in methods:
         for problem in (problem for problem in problems if method.supports(problem)):
-            if method.baseline or method.model:
+            if method.baseline or method.model is not None:
                 seconds = 0.05 if method.baseline and method.seconds else None
                 small = as_instance(generate(np.random.default_rng(0), problem, 12, "uniform"))
                 run_method(replace(method, seconds=seconds, starts=1, symmetries=1), [small], options)
@@ -227,7 +240,8 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
-    policy = load_model(str(method.model), instances[0].problem)
+    assert method.model is not None
+    policy = load_model(method.model, instances[0].problem)
     how = policy.config.normalisation
     plans = [augmentations(instance, how, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]

@@ -82,7 +82,9 @@ def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -
     return BenchConfig(
         set=bench_set.name,
         methods=[method.name for method in methods],
-        weights={method.name: fingerprint(method, bench_set.problems) for method in methods if method.model},
+        weights={
+            method.name: fingerprint(method, bench_set.problems) for method in methods if method.model is not None
+        },
         instances={group: groups.count(group) for group in bench_set.groups},
         data=_data_fingerprint(bench_set.entries),
         options=dict(options._asdict()),

@@ -121,8 +121,8 @@ def solve(
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
     outputs = Outputs(json_file, solutions, plot, plot_history, plot_format)
     outputs.prepare(files)
-    if config.policy_name is not None:
-        check_model(config.policy_name, instances)
+    if isinstance(config.policy, str | Path):
+        check_model(config.policy, instances)
     config = share_resources(config, min(jobs, len(files)))
     _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
 

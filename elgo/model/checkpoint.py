@@ -37,24 +37,38 @@ def model_names() -> list[str]:
     return sorted({file.stem.rsplit("-", 1)[0] for file in SHIPPED.glob("*.safetensors")})
 
 
-def model_file(name: str | Path, problem: ProblemName) -> Path:
-    """Return the file of a model of the package by name, or FILE.safetensors itself."""
+def model_file(name: str | Path, problem: ProblemName | None = None) -> Path:
+    """Return the file of a model of the package, by name and problem or as "elg-tsp"; or FILE.safetensors itself."""
     if Path(name).suffix == ".safetensors":
         return Path(name)
-    file = SHIPPED / f"{name}-{problem}.safetensors"
+    file = SHIPPED / f"{name}{f'-{problem}' if problem else ''}.safetensors"
     if not file.is_file():
-        raise ValueError(f"model is {str(name)!r}; there are {', '.join(model_names())}, or name a FILE.safetensors")
+        known = model_names() if problem else sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+        raise ValueError(f"model is {str(name)!r}; there are {', '.join(known)}, or name a FILE.safetensors")
     return file
 
 
-def load_model(name: str | Path, problem: ProblemName) -> Policy:
-    """Return a model of the package by name, or of FILE.safetensors; each version of a file is read once."""
-    file = model_file(name, problem)
+def load_model(model: str | Path | Policy, problem: ProblemName | None = None) -> Policy:
+    """Return the policy of a name in the package ("elg-tsp", or "elg" and the problem) or of FILE.safetensors.
+
+    Each version of a file is read once: copy the policy with copy.deepcopy before you change its parameters. What is a
+    policy already is returned itself. Raises ValueError if the policy is not for the problem.
+    """
+    if not isinstance(model, str | Path):
+        check_problem(model, problem)
+        return model
+    file = model_file(model, problem)
     return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, problem)
 
 
+def check_problem(policy: Policy, problem: ProblemName | None) -> None:
+    """Raise ValueError if the policy is for another problem."""
+    if problem not in (None, policy.config.problem):
+        raise ValueError(f"the policy's problem is {policy.config.problem!r}, but the instance needs {problem!r}")
+
+
 @lru_cache(maxsize=4)
-def _load(file: Path, modified: int, problem: ProblemName) -> Policy:
+def _load(file: Path, modified: int, problem: ProblemName | None) -> Policy:
     return load_policy(file, problem)
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance
+
+if TYPE_CHECKING:
+    from elgo.model.ensemble import Policy
 
 LEAST_SECONDS, MOST_SECONDS = 5.0, 60.0  # default time limit of the smallest and of the largest instances
 SECONDS_PER_NODE = 0.01  # default time limit in between
@@ -19,14 +23,15 @@ ModelName = str | Path  # of a model in the package, or FILE.safetensors
 class SolveConfig:
     """What to spend on an instance, and what to start from.
 
-    By default the search starts from a classical construction, and no model is loaded. `start` names a model whose
-    best rollout is the start instead; `policy_only` takes the best rollout of `model` and does not search.
+    By default the search starts from a classical construction, and no model is loaded. `start` is a model whose best
+    rollout is the start instead; `policy_only` takes the best rollout of `model` and does not search. A model is a name
+    such as "elg", FILE.safetensors, or a policy itself.
     """
 
     time_limit: float | None = None  # seconds for the whole call; default: 5 to 60, by the size
-    start: ModelName | None = None  # model to start the search from: a name such as "elg", or FILE.safetensors
+    start: ModelName | Policy | None = None  # model to start the search from
     policy_only: bool = False  # no search, and no time limit
-    model: ModelName | None = None  # model of policy_only; default: "elg"
+    model: ModelName | Policy | None = None  # model of policy_only; default: "elg"
     starts: int | None = None  # nodes that rollouts start at; default: all up to 1,000, 100 above; for `start` 16
     symmetries: int | None = None  # under which rollouts are made; default: 8; for `start` 1
     seed: int = 0  # of all randomness
@@ -54,18 +59,20 @@ class SolveConfig:
         if self.policy_only and self.time_limit is not None:
             raise ValueError(f"time_limit is {self.time_limit:g}, but policy_only has no time limit")
         if self.policy_only and self.start is not None:
-            raise ValueError(f"start is '{self.start}', but policy_only does not search; name the model with model")
+            raise ValueError(f"start is {_text(self.start)}, but policy_only does not search; it takes model")
         if self.model is not None and not self.policy_only:
-            raise ValueError(f"model is '{self.model}', but it needs policy_only; start names a model to start from")
+            raise ValueError(f"model is {_text(self.model)}, but it needs policy_only; a search takes start")
         for name in ("starts", "symmetries"):
             value = getattr(self, name)
-            if value is not None and self.policy_name is None:
+            if value is not None and self.policy is None:
                 raise ValueError(f"{name} is {value}, but it needs a policy: start or policy_only")
 
     @property
-    def policy_name(self) -> ModelName | None:
+    def policy(self) -> ModelName | Policy | None:
         """The model whose rollouts are made, if any."""
-        return (self.model or "elg") if self.policy_only else self.start
+        if not self.policy_only:
+            return self.start
+        return "elg" if self.model is None else self.model
 
     @property
     def workers(self) -> int:
@@ -75,3 +82,8 @@ class SolveConfig:
     def limit(self, instance: Instance) -> float:
         """Return the seconds for this instance: as given, or by its size."""
         return self.time_limit or min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_PER_NODE * instance.size))
+
+
+def _text(model: ModelName | Policy) -> str:
+    """Return a model's name in quotes, or that of its class: the text of a network has many lines."""
+    return f"'{model}'" if isinstance(model, str | Path) else type(model).__name__

@@ -91,8 +91,8 @@ def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
 
 
 def _load(incumbent: Incumbent) -> Policy:
-    assert incumbent.config.policy_name is not None
-    return load_model(incumbent.config.policy_name, incumbent.instance.problem)
+    assert incumbent.config.policy is not None
+    return load_model(incumbent.config.policy, incumbent.instance.problem)
 
 
 def _rounds(count: int, first: int) -> Iterator[slice]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import small
+from samples import random_policy, small_config
 
 from elgo.bench.baselines import BASELINES, Baseline
 from elgo.bench.methods import (
@@ -144,3 +145,17 @@ def test_weights_decide_the_fingerprint(weights: Callable[[str], Path]) -> None:
     assert one != other
     assert len(fingerprint(parse_method("elg"), problems)) == 16
     assert fingerprint(parse_method("search@1"), problems) == ""
+    first, second = (Method("mine", model=random_policy(small_config("tsp"), seed)) for seed in range(2))
+    assert fingerprint(first, problems) != fingerprint(second, problems)
+    assert fingerprint(first, problems) == fingerprint(Method("x", model=random_policy(small_config("tsp"))), problems)
+
+
+@pytest.mark.parametrize("seconds", [None, 0.5])
+def test_a_policy_itself_is_a_method(seconds: float | None) -> None:
+    method = Method(
+        "mine", model=random_policy(small_config("tsp"), scale=1.5), starts=5, symmetries=2, seconds=seconds
+    )
+    check([method], ["cvrp", "tsp"])
+    assert not method.supports("cvrp")
+    (answer,) = run_method(method, [small.instance("tsp")], Options())
+    assert answer.solution is not None

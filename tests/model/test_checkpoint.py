@@ -79,8 +79,19 @@ def test_a_model_is_found_by_name_or_file(tmp_path: Path) -> None:
         assert model_file("mine.safetensors", problem) == Path("mine.safetensors")
         assert load_model("elg", problem) is load_model("elg", problem)
         assert load_model("elg", problem).config == PolicyConfig(problem)
+        assert load_model(f"elg-{problem}").config == PolicyConfig(problem)
     with pytest.raises(ValueError, match=r"model is 'elk'; there are elg, or name a FILE\.safetensors"):
         model_file("elk", "tsp")
+    with pytest.raises(ValueError, match=r"model is 'elg'; there are elg-cvrp, elg-tsp, or name a FILE\.safetensors"):
+        load_model("elg")
+
+
+def test_what_is_a_policy_already_is_returned_itself() -> None:
+    policy = random_policy(small_config("tsp"))
+    assert load_model(policy) is policy
+    assert load_model(policy, "tsp") is policy
+    with pytest.raises(ValueError, match="the policy's problem is 'tsp', but the instance needs 'cvrp'"):
+        load_model(policy, "cvrp")
 
 
 def changed(name: str, value: torch.Tensor | None) -> Callable[[Tensors, dict], None]:

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from samples import random_instance
+from samples import random_instance, random_policy, small_config
 
 from elgo.solve.config import SolveConfig
 
@@ -15,10 +15,17 @@ def test_the_time_limit_grows_with_the_size() -> None:
 
 
 def test_the_model_whose_rollouts_are_made() -> None:
-    assert SolveConfig().policy_name is None
-    assert SolveConfig(start="pomo").policy_name == "pomo"
-    assert SolveConfig(policy_only=True).policy_name == "elg"
-    assert SolveConfig(policy_only=True, model="a.safetensors").policy_name == "a.safetensors"
+    assert SolveConfig().policy is None
+    assert SolveConfig(start="pomo").policy == "pomo"
+    assert SolveConfig(policy_only=True).policy == "elg"
+    assert SolveConfig(policy_only=True, model="a.safetensors").policy == "a.safetensors"
+
+
+def test_a_policy_is_named_by_its_class() -> None:
+    policy = random_policy(small_config("tsp"))
+    assert SolveConfig(start=policy).policy is policy
+    with pytest.raises(ValueError, match=r"^start is Policy, but policy_only does not search"):
+        SolveConfig(start=policy, policy_only=True)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,15 @@ def test_a_search_starts_from_the_best_rollout(problem: str, weights: Weights) -
     assert result.cost <= alone.cost
 
 
+def test_a_policy_itself_is_a_start() -> None:
+    policy, instance = random_policy(small_config("tsp"), scale=1.5), random_instance("tsp", 40)
+    result = solve(instance, start=policy, time_limit=6)
+    assert (result.starts, result.symmetries) == (16, 1)
+    assert result.cost <= solve(instance, policy_only=True, model=policy, starts=16, symmetries=1).cost
+    with pytest.raises(ValueError, match="the policy's problem is 'tsp', but the instance needs 'cvrp'"):
+        solve(random_instance("cvrp", 40), start=policy, time_limit=6)
+
+
 def test_few_rollouts_by_default(weights: Weights) -> None:
     result = solve(random_instance("tsp", 40), start=weights("tsp"), time_limit=6)
     assert (result.starts, result.symmetries) == (16, 1)

@@ -59,9 +59,11 @@ class SolveConfig:
         if self.policy_only and self.time_limit is not None:
             raise ValueError(f"time_limit is {self.time_limit:g}, but policy_only has no time limit")
         if self.policy_only and self.start is not None:
-            raise ValueError(f"start is {_text(self.start)}, but policy_only does not search; it takes model")
+            text = _text(self.start)
+            raise ValueError(f"start is {text}, but policy_only does not search; name the model with model")
         if self.model is not None and not self.policy_only:
-            raise ValueError(f"model is {_text(self.model)}, but it needs policy_only; a search takes start")
+            text = _text(self.model)
+            raise ValueError(f"model is {text}, but it needs policy_only; start names a model to start from")
         for name in ("starts", "symmetries"):
             value = getattr(self, name)
             if value is not None and self.policy is None:

@@ -15,9 +15,11 @@ from elgo.problem.instance import Instance, Metric
 from elgo.problem.point_distributions import POINT_DISTRIBUTIONS, POINT_GENERATORS, log_uniform, points, weighted_choice
 from elgo.problem.task import Task
 
+GENERATOR_VERSION = 2  # raised by every change of what the generators return; label stores record it
 GRID = 1000  # Set-X has the integer coordinates 0..1000
 KOOL_SEED = 1234
 KOOL_COUNT = 10_000
+_CAPACITIES = {20: 30, 50: 40, 100: 50, 200: 80, 500: 100, 1000: 250}  # of the synthetic CVRPs, by customers
 
 
 def as_instance(sample: Task, name: str = "sample") -> Instance:
@@ -32,14 +34,22 @@ def tsp(rng: Generator, n: int, distribution: str = "mixed") -> Task:
     return Task(rng.permutation(points(rng, n, distribution)))
 
 
+def capacity_by_size(customers: int) -> int:
+    """Return the literature's capacity for that many customers with demands 1..9.
+
+    Linear between the published sizes and rounded; below 20 and above 1000 customers the value of the nearest one.
+    """
+    return math.floor(np.interp(customers, list(_CAPACITIES), list(_CAPACITIES.values())) + 0.5)
+
+
 def _kool(rng: Generator, customers: int, distribution: str) -> Task:
-    """Kool et al. (2019): demands 1..9, capacity 50. The depot is uniform; for "cluster" it is one of the points."""
+    """Kool et al. (2019): demands 1..9, capacity by size. The depot is uniform, or one of the points of "cluster"."""
     if distribution == "cluster":
         coords = rng.permutation(points(rng, customers + 1, "cluster"))
     else:
         coords = np.concatenate([rng.random((1, 2)), points(rng, customers, distribution)])
     demand = np.concatenate([[0], rng.integers(1, 10, size=customers)])
-    return Task(coords, demand.astype(np.int64), 50)
+    return Task(coords, demand.astype(np.int64), capacity_by_size(customers))
 
 
 def _distinct(rng: Generator, taken: np.ndarray, count: int, seeds: np.ndarray | None) -> np.ndarray:
@@ -160,7 +170,7 @@ def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Task:
     """Return a CVRP with that many customers.
 
     "set_x", "set_x_long" and "xxl" are like the benchmarks of these names; the name of a point distribution gives the
-    paper's synthetic CVRP (demands 1..9, capacity 50; "uniform" is Kool's); "mixed" picks one, mostly Set-X.
+    paper's synthetic CVRP (demands 1..9, capacity by size; "uniform" is Kool's); "mixed" picks one, mostly Set-X.
     """
     if distribution not in CVRP_DISTRIBUTIONS:
         raise ValueError(f"distribution is {distribution!r}, expected one of {', '.join(CVRP_DISTRIBUTIONS)}")

@@ -7,12 +7,14 @@ import numpy as np
 from numpy.random import Generator
 
 
+def _rescale(points: np.ndarray) -> np.ndarray:
+    """Return points moved and scaled (both axes alike) so that they span the unit square in their longer direction."""
+    return (points - points.min(axis=0)) / max(float(np.ptp(points, axis=0).max()), 1e-9)
+
+
 def _fit(points: np.ndarray) -> np.ndarray:
-    """Return points moved and scaled (both axes alike) into the unit square; unchanged if they are inside already."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    if (low >= 0).all() and (high <= 1).all():
-        return points
-    return np.clip((points - low) / (high - low).max(), 0.0, 1.0)
+    """Return points rescaled into the unit square; unchanged if they are inside already."""
+    return points if points.min() >= 0 and points.max() <= 1 else _rescale(points)
 
 
 def log_uniform(rng: Generator, low: float, high: float) -> float:
@@ -38,23 +40,31 @@ def _mixture(rng: Generator, n: int) -> np.ndarray:
     return points
 
 
-def _explosion(rng: Generator, n: int) -> np.ndarray:
-    """Bossek et al. (2019): points within R ~ U[0.1, 0.5] of a centre are moved out to R + Exp with mean 0.1."""
-    points = _uniform(rng, n)
-    centre, radius = rng.random(2), rng.uniform(0.1, 0.5)
-    away = points - centre
+def _explosion(rng: Generator, n: int, radius: float = 0.3) -> np.ndarray:
+    """Bossek et al. (2019), as published: points near a random centre are thrown out to radius + Exp with mean 0.1.
+
+    They fly through the centre to its other side, so that a centre at the border throws them out of the square.
+    """
+    points, centre = _uniform(rng, n), rng.random(2)
+    away = centre - points
     distance = np.linalg.norm(away, axis=1, keepdims=True)
+    inside = distance < radius
+    inside &= inside.sum() >= 2
     moved = centre + away / np.maximum(distance, 1e-12) * (radius + rng.exponential(0.1, size=(n, 1)))
-    return _fit(np.where(distance < radius, moved, points))
+    return _rescale(np.where(inside, moved, points))
 
 
-def _rotation(rng: Generator, n: int) -> np.ndarray:
-    """Bossek et al. (2019): a random subset of uniform points is rotated about the origin by an angle in [0, 2 pi]."""
+def _rotation(rng: Generator, n: int, share: float = 0.4) -> np.ndarray:
+    """Bossek et al. (2019), as published: a random share of uniform points is rotated about the origin and shifted.
+
+    The angle is uniform in [0, 2 pi], the shift in the unit square.
+    """
     points = _uniform(rng, n)
+    chosen = rng.random((n, 1)) < share
+    chosen &= chosen.sum() >= 2
     angle = rng.uniform(0.0, 2 * math.pi)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-    chosen = rng.random(n) < rng.uniform(0.1, 0.9)
-    return _fit(np.where(chosen[:, None], points @ turn, points))
+    return _rescale(np.where(chosen, points @ turn + rng.random(2), points))
 
 
 def _gaussians(rng: Generator, n: int) -> np.ndarray:
@@ -137,8 +147,7 @@ def _lattice(rng: Generator, n: int) -> np.ndarray:
         points = np.where(outlier[:, None], points.min(axis=0) + rng.random((n, 2)) * np.ptp(points, axis=0), points)
     if rng.random() < 0.5:
         points = points[:, ::-1]
-    low, extent = points.min(axis=0), max(float(np.ptp(points, axis=0).max()), 1e-9)
-    return np.clip((points - low) / extent, 0.0, 1.0)
+    return _rescale(points)
 
 
 def _roads(rng: Generator, n: int) -> np.ndarray:

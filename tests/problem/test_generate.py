@@ -1,5 +1,6 @@
 """Synthetic distributions: range, determinism, and the rules of the generators they reproduce."""
 
+import hashlib
 import math
 
 import numpy as np
@@ -50,9 +51,42 @@ def test_explosion_empties_a_disc() -> None:
     for seed in range(5):
         draw = rng(seed)
         exploded = generate.points(draw, 2000, "explosion")
-        # Some grid point is the centre of an empty disc of radius 0.07, which 2000 uniform points never leave.
+        # Some grid point is the centre of an empty disc of radius 0.15 (0.3 before rescaling).
         probe = np.stack(np.meshgrid(np.linspace(0, 1, 30), np.linspace(0, 1, 30)), axis=-1).reshape(-1, 2)
-        assert np.linalg.norm(probe[:, None] - exploded[None], axis=2).min(axis=1).max() > 0.07
+        assert np.linalg.norm(probe[:, None] - exploded[None], axis=2).min(axis=1).max() > 0.15
+
+
+@pytest.mark.parametrize("distribution", ["explosion", "rotation"])
+def test_mutated_points_span_the_square(distribution: str) -> None:
+    """The published sets subtract the minimum of each axis and divide both by the longer extent."""
+    for seed in range(20):
+        points = generate.points(rng(seed), 100, distribution)
+        assert points.min(axis=0).tolist() == [0.0, 0.0]
+        assert points.max() == 1.0
+
+
+def test_two_fifths_of_the_points_are_rotated() -> None:
+    """Differences between successive points that both stay are only scaled."""
+    original, rotated = rng(1).random((20_000, 2)), generate.points(rng(1), 20_000, "rotation")
+    scale = np.linalg.norm(np.diff(rotated, axis=0), axis=1) / np.linalg.norm(np.diff(original, axis=0), axis=1)
+    same = np.abs(np.diff(rotated, axis=0) / np.median(scale) - np.diff(original, axis=0)).max(axis=1) < 1e-9
+    assert same.mean() == pytest.approx(0.6**2, abs=0.02)
+
+
+# Mean near-optimal tours at N = 100 of the paper's test sets, 1,000 instances each.
+MEAN_TOURS = {"cluster": 3.67, "mixture": 6.73, "explosion": 6.18, "rotation": 6.12}
+
+
+@pytest.mark.parametrize("distribution", MEAN_TOURS)
+def test_mean_tours_are_the_papers(distribution: str) -> None:
+    fast_tsp = pytest.importorskip("fast_tsp")
+    lengths = []
+    for seed in range(200):
+        coords = generate.tsp(rng(seed), 100, distribution).coords
+        distance = np.linalg.norm(coords[:, None] - coords[None], axis=2)
+        tour = fast_tsp.find_tour(np.rint(distance * 10_000).astype(int).tolist(), duration_seconds=0.01)
+        lengths.append(distance[tour, np.roll(tour, -1)].sum())
+    assert np.mean(lengths) == pytest.approx(MEAN_TOURS[distribution], abs=0.1)
 
 
 def test_lattices_have_many_equal_distances() -> None:
@@ -147,11 +181,64 @@ def test_xxl_demands() -> None:
     assert (demand[1:] == 1).mean() == pytest.approx(0.5, abs=0.04)
 
 
-def test_uniform_cvrp_is_kools() -> None:
-    sample = generate.cvrp(rng(), 500, "uniform")
+@pytest.mark.parametrize("distribution", ["uniform", "cluster", "mixture", "explosion", "rotation"])
+def test_synthetic_cvrps_are_the_papers(distribution: str) -> None:
+    sample = generate.cvrp(rng(), 500, distribution)
     assert sample.demand is not None
     assert set(sample.demand[1:].tolist()) == set(range(1, 10))
-    assert sample.capacity == 50
+    assert sample.capacity == 100
+
+
+def test_capacities_by_size() -> None:
+    known = {20: 30, 50: 40, 100: 50, 200: 80, 500: 100, 1000: 250}
+    between = {35: 35, 75: 45, 104: 51, 105: 52, 150: 65, 350: 90, 750: 175}  # linear, rounded half up
+    outside = {1: 30, 10: 30, 2000: 250}
+    for customers, capacity in (known | between | outside).items():
+        assert generate.capacity_by_size(customers) == capacity
+
+
+# A hash of what each generator returns. Whoever changes one raises GENERATOR_VERSION too, so that stores of labels and
+# validation sets of both versions are kept apart.
+PINNED_VERSION = 2
+PINNED = {
+    ("tsp", "uniform"): "2101c2a3d3ef",
+    ("tsp", "cluster"): "5708efe015ba",
+    ("tsp", "mixture"): "f92efa03afd9",
+    ("tsp", "explosion"): "714adc739c1b",
+    ("tsp", "rotation"): "82a0e9cb0293",
+    ("tsp", "lattice"): "98879a8f79fb",
+    ("tsp", "gaussians"): "7b4acf71aed7",
+    ("tsp", "roads"): "fe82b7c078b9",
+    ("tsp", "mixed"): "8e098b9ae2cb",
+    ("cvrp", "set_x"): "d180495ec1d3",
+    ("cvrp", "set_x_long"): "f8113c3259ea",
+    ("cvrp", "xxl"): "d62d17e207c5",
+    ("cvrp", "uniform"): "fd48bd05f1e9",
+    ("cvrp", "cluster"): "d18c356bcd10",
+    ("cvrp", "mixture"): "227e82e41524",
+    ("cvrp", "explosion"): "26df2995826f",
+    ("cvrp", "rotation"): "6335a6e75aea",
+    ("cvrp", "lattice"): "2ddf30c4f751",
+    ("cvrp", "gaussians"): "76ec774f4b59",
+    ("cvrp", "roads"): "a0fc89a5bf7a",
+    ("cvrp", "mixed"): "abdf5938a4d5",
+}
+
+
+def digest(problem: str, distribution: str) -> str:
+    """The start of the SHA-256 of 30 instances, rounded to six digits against differences between platforms."""
+    found = hashlib.sha256()
+    for seed in range(30):
+        sample = generate.generate(rng(seed), problem, 24, distribution)
+        demand = [] if sample.demand is None else sample.demand.tolist()
+        found.update(repr((np.rint(sample.coords * 1e6).astype(int).tolist(), demand, sample.capacity)).encode())
+    return found.hexdigest()[:12]
+
+
+def test_generators_change_only_with_their_version() -> None:
+    found = {("tsp", name): digest("tsp", name) for name in generate.POINT_DISTRIBUTIONS}
+    found |= {("cvrp", name): digest("cvrp", name) for name in generate.CVRP_DISTRIBUTIONS}
+    assert (generate.GENERATOR_VERSION, found) == (PINNED_VERSION, PINNED)
 
 
 def test_kool_test_sets_are_the_legacy_stream() -> None:

@@ -21,7 +21,7 @@ from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import Config, DataConfig, ImitationConfig
 from elgo.train.labelling import Labelled, LabelStream, parse_sizes
-from elgo.train.labels import LabelStore, read_xml100
+from elgo.train.labels import LabelStore, claim, read_xml100
 
 FLUSH_SECONDS = 3.0  # between writes of new labels: few large files, and no long wait
 AHEAD = 100  # batches to label in advance
@@ -100,6 +100,8 @@ class FreshLabels:
     def __init__(self, folder: Path, batches: BatchStream, reuse: int, writing: bool = True) -> None:
         self.batches, self.reuse, self.seed = batches, reuse, batches.stream.seed
         self.store = LabelStore(folder)
+        if writing:
+            claim(self.store, batches.stream)
         self.loaded: list[Labelled] = []
         context = multiprocessing.get_context("spawn")
         self.newest = context.Value("q", 0)  # the newest batch that training has asked for
@@ -152,11 +154,15 @@ def _fill(store: LabelStore, batches: BatchStream, newest: Synchronized[int], pa
 
 
 def check_labels(config: Config) -> None:
-    """Raise ValueError if the config names labels that do not exist."""
+    """Raise ValueError if the config names labels that do not exist, or stores of different generator versions."""
     names = config.method.labels if isinstance(config.method, ImitationConfig) else ()
     for name in names:
         if not (Path(name).is_file() if name.endswith(".npz") else len(LabelStore(Path(name)))):
             raise ValueError(f"{name}: imitate.labels names no labelled instances")
+    versions = {name: LabelStore(name).generator_version for name in names if not name.endswith(".npz")}
+    if len(set(versions.values())) > 1:
+        found = ", ".join(f"{name} (version {version})" for name, version in versions.items())
+        raise ValueError(f"imitate.labels mixes stores of different generator versions: {found}")
 
 
 def label_source(config: Config, options: ImitationConfig, folder: Path, writing: bool = True) -> LabelSource:

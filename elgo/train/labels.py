@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.generate import GENERATOR_VERSION
 from elgo.problem.task import Task
 from elgo.train.labelling import Labelled, LabelStream, label, parse_sizes
 
@@ -35,6 +36,12 @@ class LabelStore:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
+
+    @property
+    def generator_version(self) -> int:
+        """The version of the generators that made the instances; 1 if the store is too old to say."""
+        path = self.folder / "stream.json"
+        return int(json.loads(path.read_text()).get("generator_version", 1)) if path.exists() else 1
 
     def _shards(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.npz") if path.stem.isdigit())
@@ -135,17 +142,22 @@ def _in_order(stream: LabelStream, start: int, workers: int) -> Generator[Labell
             yield from pool.map(stream.labelled, range(first, first + 32 * workers))
 
 
-def _claim(store: LabelStore, stream: LabelStream) -> None:
-    """Record which stream a store holds, or raise ValueError if it holds another: a store must not mix two.
+def claim(store: LabelStore, stream: LabelStream) -> None:
+    """Record which stream a new store holds; ValueError if it holds another, or instances of an older generator.
 
     Fields that an older version did not record have their default values.
     """
-    store.folder.mkdir(parents=True, exist_ok=True)
-    path, text = store.folder / "stream.json", json.dumps(asdict(stream))
-    if not path.exists():
-        atomic_write(path, text)
-        return
-    defaults = {field.name: field.default for field in fields(LabelStream)}
+    path = store.folder / "stream.json"
+    record = {**asdict(stream), "generator_version": GENERATOR_VERSION}
+    if not path.exists() and not len(store):
+        store.folder.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, json.dumps(record))
+    if store.generator_version != GENERATOR_VERSION:
+        raise ValueError(
+            f"{store.folder} holds instances of generator version {store.generator_version}, "
+            f"which do not mix with those of version {GENERATOR_VERSION}; name a new folder"
+        )
+    text, defaults = json.dumps(record), {field.name: field.default for field in fields(LabelStream)}
     if defaults | json.loads(path.read_text()) != json.loads(text):
         raise ValueError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
 
@@ -163,7 +175,7 @@ def make_labels(
     It continues where the store ends. SIGTERM and SIGINT stop it after the current label and lose nothing; kill -9
     loses at most the last minute. SIGSTOP and SIGCONT pause it, since limits for CVRP are CPU time.
     """
-    _claim(store, stream)
+    claim(store, stream)
     started = flushed = time.monotonic()
     held = first = len(store)
     fresh: list[Labelled] = []

@@ -21,7 +21,7 @@ from elgo.problem.augment import normalise_task
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
 from elgo.train.labelling import Labelled, LabelStream
-from elgo.train.labels import LabelStore, make_labels, read_shard
+from elgo.train.labels import LabelStore, claim, make_labels, read_shard
 
 SHIPPED = Path(__file__).parent / "validation"
 
@@ -45,7 +45,8 @@ def validation_set(
     if shipped is not None:
         return shipped
     store = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
-    stream = LabelStream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
+    stream = validation_stream(problem, distribution, size)
+    claim(store, stream)
     if len(store) < count and make_labels(store, stream, count=count, report=report) < count:
         raise KeyboardInterrupt  # after which make_labels has ended in order
     return store.load()[:count]
@@ -62,6 +63,11 @@ def _shipped_set(prefix: str, count: int) -> list[Labelled] | None:
                 raise ValueError(f"{SHIPPED / name}: its SHA-256 is {found}, expected {expected}; install elgo again")
             return read_shard(SHIPPED / name)[:count]
     return None
+
+
+def validation_stream(problem: ProblemName, distribution: str, size: int) -> LabelStream:
+    """Return the stream of a validation set."""
+    return LabelStream(problem, ((size, size),), distribution, seconds=label_seconds(problem, size), validation=True)
 
 
 def label_seconds(problem: ProblemName, size: int) -> float:

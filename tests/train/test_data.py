@@ -12,7 +12,7 @@ import pytest
 from tiny import fill, simple_labels
 
 from elgo.model.config import PolicyConfig
-from elgo.problem.generate import generate
+from elgo.problem.generate import GENERATOR_VERSION, generate
 from elgo.problem.task import ProblemName
 from elgo.train.config import Config, DataConfig, ImitationConfig, TrainConfig
 from elgo.train.data import (
@@ -25,8 +25,8 @@ from elgo.train.data import (
     random_tasks,
     step_rng,
 )
-from elgo.train.labelling import Labelled
-from elgo.train.labels import LabelStore
+from elgo.train.labelling import Labelled, LabelStream
+from elgo.train.labels import LabelStore, claim
 
 
 def numbers(labels: list[Labelled]) -> list[bytes]:
@@ -123,7 +123,24 @@ def test_label_sources(tmp_path: Path) -> None:
         source_of("cvrp", tmp_path, "missing.npz")
 
 
+def test_stores_of_different_generator_versions_are_refused(tmp_path: Path) -> None:
+    old = fill(tmp_path / "old", simple_labels("tsp", [8]))
+    new = LabelStore(tmp_path / "new")
+    claim(new, LabelStream("tsp", ((8, 8),)))
+    new.add(simple_labels("tsp", [8]))
+    expected = rf"different generator versions: .*old \(version 1\), .*new \(version {GENERATOR_VERSION}\)"
+    with pytest.raises(ValueError, match=expected):
+        source_of("tsp", tmp_path, old, new.folder)
+
+
 # --- labels made on the fly
+
+
+def test_a_run_with_labels_of_an_older_generator_does_not_continue(tmp_path: Path) -> None:
+    fill(tmp_path / "labels", simple_labels("tsp", [8]))
+    with pytest.raises(ValueError, match="labels holds instances of generator version 1"):
+        FreshLabels(tmp_path / "labels", BatchStream("tsp", FRESH, 7), REUSE)
+
 
 FRESH = DataConfig(sizes="8,12", distribution="mixed", batch=4, nodes=40)
 REUSE = 3

@@ -1,5 +1,6 @@
 """Stores survive a kill and give back what was added; filling them: resumed, by several workers, stopped by signals."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from tiny import SQUARE, assert_same_label, set_x_sample, trivial_label
 
+from elgo.problem.generate import GENERATOR_VERSION
 from elgo.train.labelling import LabelStream
 from elgo.train.labels import LabelStore, make_labels, read_xml100
 
@@ -83,6 +85,43 @@ def test_make_labels_resumes_and_guards_the_stream(tmp_path: Path) -> None:
         assert np.array_equal(found.sample.coords, stream.sample(i).coords)
     with pytest.raises(ValueError, match="holds the stream"):
         make_labels(store, LabelStream("tsp", ((5, 9),), seed=2), count=6)
+
+
+def write_version(store: Path, version: int | None) -> None:
+    """Make the store look as if that version of the generators had filled it; None: one that recorded no version."""
+    path = store / "stream.json"
+    record = json.loads(path.read_text()) if path.exists() else {}
+    record.pop("generator_version", None)
+    path.write_text(json.dumps(record | ({} if version is None else {"generator_version": version})))
+
+
+@pytest.mark.parametrize(("recorded", "version"), [(None, 1), (1, 1), (99, 99)])
+def test_versions_of_the_generators_do_not_mix(tmp_path: Path, recorded: int | None, version: int) -> None:
+    stream, store = LabelStream("tsp", ((3, 3),), seed=1), LabelStore(tmp_path / "s")
+    assert make_labels(store, stream, count=2) == 2
+    assert store.generator_version == GENERATOR_VERSION
+    write_version(store.folder, recorded)
+    expected = f"{store.folder} holds instances of generator version {version}, .* of version {GENERATOR_VERSION};"
+    with pytest.raises(ValueError, match=expected):
+        make_labels(store, stream, count=3)
+    assert len(store.load()) == 2  # still readable
+
+
+def test_a_store_without_a_record_is_version_one(tmp_path: Path) -> None:
+    store = LabelStore(tmp_path)
+    store.add([trivial_label(SQUARE)])
+    assert store.generator_version == 1
+    with pytest.raises(ValueError, match="holds instances of generator version 1"):
+        make_labels(store, LabelStream("tsp", ((4, 4),)), count=2)
+
+
+def test_shared_labels_of_version_one_are_readable(data: Path) -> None:
+    store = LabelStore(data / "cvrp_setx_labelled")
+    if not len(store):
+        pytest.skip(f"no labels in {store.folder}")
+    assert store.generator_version == 1
+    assert len(store) == 2820
+    assert store.load(2818)[0].sample.problem == "cvrp"
 
 
 def test_two_workers_keep_the_order(tmp_path: Path) -> None:

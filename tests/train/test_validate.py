@@ -9,7 +9,7 @@ import naive
 import numpy as np
 import pytest
 from samples import random_policy
-from tiny import NETWORK, assert_same_label, fill_validation, simple_label, simple_labels
+from tiny import NETWORK, assert_same_label, fill, fill_validation, simple_label, simple_labels
 
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
@@ -162,6 +162,12 @@ def test_larger_sets_than_shipped_are_generated(tmp_path: Path, monkeypatch: pyt
 def test_time_for_labels_grows_with_size() -> None:
     assert validate.label_seconds("tsp", 50) == validate.label_seconds("tsp", 100) == 0.5
     assert validate.label_seconds("cvrp", 500) == 15.0
+
+
+def test_sets_of_an_older_generator_are_refused(tmp_path: Path) -> None:
+    fill(tmp_path / "val-tsp-uniform-10", simple_labels("tsp", [10, 10]))
+    with pytest.raises(ValueError, match=r"val-tsp-uniform-10 holds instances of generator version 1, "):
+        validation_set(tmp_path, "tsp", "uniform-10-2")
 
 
 def test_stored_sets_need_no_solver(tmp_path: Path) -> None:

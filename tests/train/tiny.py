@@ -10,7 +10,8 @@ from elgo.model.ensemble import Policy
 from elgo.problem.generate import cvrp, generate
 from elgo.problem.task import Task
 from elgo.train.labelling import Labelled, label
-from elgo.train.labels import LabelStore
+from elgo.train.labels import LabelStore, claim
+from elgo.train.validate import validation_stream
 
 NETWORK = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "local_width": 8, "local_heads": 2}
 OVERRIDES = [f"policy.{name}={value}" for name, value in NETWORK.items()]
@@ -62,6 +63,7 @@ def fill_validation(data: Path, problem: str, distributions: Sequence[str] = ("u
     """Sets DISTRIBUTION-10-COUNT, as if they had been made earlier."""
     for distribution in distributions:
         folder = data / f"val-{problem}-{distribution}-10"
+        claim(LabelStore(folder), validation_stream(problem, distribution, 10))
         fill(folder, simple_labels(problem, [10] * count, seed=5, distribution=distribution))
     return data
 

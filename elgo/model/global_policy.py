@@ -91,6 +91,10 @@ class GlobalPolicy(nn.Module):
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
         self.combine = nn.Linear(width, width)
+        if self.query_load is not None:  # in the published code one layer with width + 1 inputs: all start alike
+            bound = 1 / math.sqrt(width + 1)
+            for query in (self.query_last, self.query_load):
+                nn.init.uniform_(query.weight, -bound, bound)
 
     def encode(self, batch: Batch) -> Encoding:
         """Return what the decoder needs of every node. Gradients flow through it."""

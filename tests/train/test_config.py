@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import elgo.cli.main
 from elgo.model.checkpoint import model_file, read_weights
+from elgo.model.ensemble import Policy
 from elgo.train.config import (
     Config,
     DataConfig,
@@ -31,7 +32,7 @@ ABLATIONS = {
     "ablation-k-20": {"neighbours": 20},
     "ablation-k-40": {"neighbours": 40},
     "ablation-k-50": {"neighbours": 50},
-    "ablation-local-only": {"global_policy": False, "local_layers": 3, "local_width": 128},
+    "ablation-local-only": {"global_policy": False, "penalty": False, "local_layers": 3, "local_width": 128},
     "ablation-global-only": {"local_policy": False, "penalty": False},
 }
 
@@ -59,6 +60,18 @@ def test_the_paper_s_recipe() -> None:
         else:
             assert config.data.distribution == "uniform"
             assert [parse_set(text)[1] for text in config.validation.sets] == [100, 200, 500]
+
+
+def test_the_number_of_parameters() -> None:
+    """As docs/method.md states it: three layers of width 128 are half of the global policy, not as many."""
+    for name, in_global, in_local in (
+        ("paper-tsp", 1_269_760, 4_256),
+        ("paper-cvrp", 1_254_016, 4_320),
+        ("ablation-local-only", 0, 659_840),
+    ):
+        policy = Policy(load_config(name).policy)
+        nets = (policy.global_, policy.local)
+        assert [sum(x.numel() for x in net.parameters()) if net else 0 for net in nets] == [in_global, in_local]
 
 
 def test_each_ablation_changes_only_its_fields() -> None:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
+from published import Params, random_checkpoint
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -91,6 +93,9 @@ def folder(tmp_path: Path) -> Path:
     routes = (" ".join(str(5 * r + i) for i in range(1, 6)) for r in range(8))
     (tmp_path / "mine.sol").write_text("".join(f"Route #{i}: {route}\n" for i, route in enumerate(routes, 1)))
     np.savez(tmp_path / "mine.npz", coords=[points, points[::-1]])
+    params = Params("tsp")
+    torch.save({"model_state_dict": random_checkpoint(params)}, tmp_path / "ELG.pt")
+    (tmp_path / "config.yml").write_text(params.config_yml())
     (tmp_path / "stops.csv").write_text("x,y,demand\n0,0,0\n" + "".join(f"{x},{y},9\n" for x, y in points))
     return tmp_path
 

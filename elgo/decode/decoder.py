@@ -80,11 +80,10 @@ def decode(
 
 def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | None) -> Request:
     """Return the request for rollouts; ValueError unless they can begin at these nodes: the kernels trust them."""
-    low, high = (0 if task.demand is None else 1), len(task.coords) - 1
-    if starts.size == 0 or starts.min() < low or starts.max() > high:
-        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes {low}..{high}, and at least one")
+    if starts.size == 0 or starts.min() < 0 or starts.max() >= task.size:
+        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes 0..{task.size - 1}, and at least one")
     greedy = np.empty((0, 0), np.float32)
-    return Request(task, starts, rng.random((len(starts), longest(task)), dtype=np.float32) if rng else greedy)
+    return Request(task, starts, rng.random((len(starts), longest(task, starts)), dtype=np.float32) if rng else greedy)
 
 
 def _use_compiled(policy: Policy, config: DecodeConfig) -> bool:

@@ -45,6 +45,8 @@ class KernelConfig(NamedTuple):
     use_local: bool
     euclidean: bool
     has_depot: bool
+    radius_slack: float
+    penalty_slack: float
 
 
 class LocalState(NamedTuple):
@@ -173,10 +175,11 @@ def _observe(
                 x[r, 0, shift + t], x[r, 1, shift + t] = first[c, j], second[c, j]
         seen.found[r] = found
         radius = rho[r, found - 1] if found > 0 else np.float32(0.0)
-        inverse = np.float32(1.0) / radius if radius > 0 else np.float32(1.0)
+        inverse = np.float32(1.0) / (radius + np.float32(config.radius_slack)) if radius > 0 else np.float32(1.0)
+        to_share = np.float32(1.0) / (radius + np.float32(config.penalty_slack)) if radius > 0 else np.float32(1.0)
         for t in range(found):
             x[r, 0, shift + t] *= inverse
-            rho[r, t] *= inverse
+            rho[r, t] *= to_share
         for t in range(absent.shape[1]):
             absent[r, t] = np.float32(0.0) if shift <= t and t < found + shift else CLOSED
         if config.euclidean:

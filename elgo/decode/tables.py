@@ -30,6 +30,8 @@ def kernel_config(config: PolicyConfig) -> KernelConfig:
         use_local=config.local_policy,
         euclidean=config.coordinates == "euclidean",
         has_depot=config.has_depot,
+        radius_slack=config.radius_slack,
+        penalty_slack=config.penalty_slack,
     )
 
 

@@ -26,12 +26,12 @@ class Request(NamedTuple):
     uniforms: NDArray[np.float32]  # (M, T) numbers that decide sampled moves; (0, 0) for greedy rollouts
 
 
-def longest(task: Task) -> int:
-    """Return the maximum number of actions that a rollout of this task can take."""
-    return len(task.coords) if task.demand is None else 2 * (len(task.coords) - 1)
+def longest(task: Task, starts: NDArray[np.int64]) -> int:
+    """Return the maximum number of actions that a rollout of this task can take from these nodes."""
+    return task.size if task.demand is None else 2 * task.customers + int((starts == 0).any())
 
 
 def new_rollouts(request: Request) -> Rollouts:
     """Return arrays for the rollouts of a request, filled with zeros."""
-    shape = len(request.starts), longest(request.task)
+    shape = len(request.starts), longest(request.task, request.starts)
     return Rollouts(np.zeros(shape, np.int32), np.zeros(shape, np.float32))

@@ -51,7 +51,8 @@ class PolicyConfig:
     local_layers: int = 0  # self-attention layers over the neighbours (the paper's local-only ablation has 3)
     positional: bool = True  # rank encoding of the neighbours
     coordinates: Literal["polar", "euclidean"] = "polar"
-    normalisation: Normalisation = "fit"  # of coordinates, see problem.augment; "official" also decides the starts
+    # Of coordinates: see problem.augment. "official" also decides the starts and what is added to radii.
+    normalisation: Normalisation = "fit"
 
     def __post_init__(self) -> None:
         check_choice(self, problem=PROBLEMS)
@@ -70,6 +71,16 @@ class PolicyConfig:
     @property
     def has_depot(self) -> bool:
         return self.problem == "cvrp"
+
+    @property
+    def radius_slack(self) -> float:
+        """What the published code adds to max rho before the local policy's features are divided by it; 0 in ours."""
+        return 1e-6 if self.normalisation == "official" else 0.0
+
+    @property
+    def penalty_slack(self) -> float:
+        """The same for the distance penalty: the published code has it in TSP alone."""
+        return 0.0 if self.has_depot else self.radius_slack
 
 
 def section_values(values: Any, section: str) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class Policy(nn.Module):
 
         The penalty is rho_i / max rho in N_K, xi outside and 0 for the depot token.
         """
-        node, present, share = near.node, near.present, near.rho / near.radius
+        slack = self.config.penalty_slack
+        node, present, share = near.node, near.present, near.rho / (near.radius + slack if slack else near.radius)
         if self.env.has_depot:
             node, share = F.pad(node, (1, 0)), F.pad(share, (1, 0))
             present = F.pad(present, (1, 0), value=True)

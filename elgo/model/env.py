@@ -146,7 +146,7 @@ class TSP:
 
 
 class CVRP:
-    """Routes from the depot (node 0) within the vehicle's capacity. Starts are customers, never the depot."""
+    """Routes from the depot (node 0) within the vehicle's capacity. From a start at the depot, any customer is next."""
 
     has_depot = True
 

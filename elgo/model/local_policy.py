@@ -67,10 +67,12 @@ class LocalPolicy(nn.Module):
 
     def features(self, batch: Batch, state: State, near: Neighbourhood) -> Tensor:
         """x_i = (rho_i / max rho, theta_i[, d_i / Q_remaining]) as (2 or 3, B, M, K or 1 + K); 0 for the depot."""
+        slack = self.config.radius_slack
+        radius = near.radius + slack if slack else near.radius
         if self.config.coordinates == "polar":
-            planes = [near.rho / near.radius, near.theta * near.present]
+            planes = [near.rho / radius, near.theta * near.present]
         else:
-            planes = [x / near.radius * near.present for x in offsets(batch, state.current, near.node)]
+            planes = [x / radius * near.present for x in offsets(batch, state.current, near.node)]
         if self.has_depot:
             demand = batch.demand.float().gather(1, near.node.flatten(1)).view_as(near.rho)
             planes.append(demand * near.present / state.load.clamp(min=1).float()[:, :, None])

@@ -127,6 +127,7 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"local_policy": False, "penalty": False},
         {"clip": 10.0},
         {"heads": 1, "local_heads": 1},
+        {"normalisation": "official"},
     ],
     ids=str,
 )

@@ -49,7 +49,7 @@ def test_every_rollout_is_a_solution_from_its_start(case: tuple, path: str, samp
         assert actions.dtype == np.int32
         assert actions[:, 0].tolist() == first.tolist()
         assert len(first) == len(actions)
-        assert actions.shape[1] <= longest(task)
+        assert actions.shape[1] <= longest(task, first)
         assert all(naive.is_solution(task, row) for row in actions.tolist())
         assert task.demand is None or actions[:, -2].any()  # nobody waits longer than for the last return
 
@@ -171,8 +171,10 @@ def test_inverting_the_distribution() -> None:
 
 
 def test_the_longest_rollout() -> None:
-    assert longest(Task(np.zeros((7, 2)), None, None)) == 7
-    assert longest(Task(np.zeros((7, 2)), np.ones(7, np.int64), 1)) == 12  # a trip for each of 6 customers
+    cvrp = Task(np.zeros((7, 2)), np.ones(7, np.int64), 1)
+    assert longest(Task(np.zeros((7, 2)), None, None), np.arange(7)) == 7
+    assert longest(cvrp, np.arange(1, 7)) == 12  # a trip for each of 6 customers
+    assert longest(cvrp, np.arange(7)) == 13  # and a start at the depot
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -182,6 +184,10 @@ def test_one_customer_per_route(path: str) -> None:
     actions = decode(random_policy(small_config("cvrp")), [task], [np.arange(1, 8)], config(path))[0]
     assert actions.shape == (7, 14)
     assert (actions[:, 1::2] == 0).all()
+    actions = decode(random_policy(small_config("cvrp")), [task], [np.arange(8)], config(path))[0]
+    assert actions.shape == (8, 15)  # from the depot as a start, too
+    assert (actions[0, ::2] == 0).all()
+    assert all(naive.is_solution(task, row) for row in actions.tolist())
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -140,6 +140,32 @@ def test_distance_penalty_by_hand() -> None:
         np.testing.assert_allclose(scores[0, 0, 1:].detach(), [-1, -0.3, -0.4, -xi], atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_official_radii_by_hand(scale: float) -> None:
+    """The published code adds 1e-6 to a radius, but not in the penalty of a CVRP."""
+    shares = np.array([1, 0.3, 0.4]) * scale / (scale + 1e-6)
+    demand, options = np.array([0, 1, 1, 1, 1, 1]), {"neighbours": 3, "normalisation": "official"}
+    for task, expected in (
+        (Task(scale * TRIANGLES), shares),
+        (Task(scale * np.vstack([[[9.0, 0.0]], TRIANGLES]), demand, 9), np.array([1, 0.3, 0.4])),
+    ):
+        depot = int(task.demand is not None)
+        policy = random_policy(small_config(task.problem, local_policy=False, **options))
+        silence(policy)
+        scores, _ = policy.scores(*after(policy, task, [depot]))
+        np.testing.assert_allclose(-scores[0, 0, depot + 1 : depot + 4].detach(), expected, rtol=1e-5)
+
+        policy = random_policy(small_config(task.problem, penalty=False, **options))
+        silence(policy)
+        for name, parameter in policy.local.named_parameters():  # so that u_local is the first feature
+            parameter.detach().fill_(float(name in ("combine.bias", "embed.weight")))
+        policy.local.embed.weight.data[:, 1:] = 0
+        policy.local.pe.zero_()
+        scores, _ = policy.scores(*after(policy, task, [depot]))
+        found = scores[0, 0, depot + 1 : depot + 4].detach() / math.sqrt(policy.config.local_width)
+        np.testing.assert_allclose(found, shares, rtol=1e-5)
+
+
 def test_the_depot_has_no_penalty() -> None:
     task = Task(np.vstack([[[9.0, 0.0]], TRIANGLES]), np.array([0, 1, 1, 1, 1, 1]), 9)
     policy = random_policy(small_config("cvrp", neighbours=3, local_policy=False))
@@ -246,6 +272,15 @@ def test_the_paper_sizes() -> None:
         assert (config.neighbours, config.clip, config.xi, config.penalty) == (k, 50.0, 1.0, True)
         assert (config.width, config.heads, config.layers, config.hidden) == (128, 8, 6, 512)
         assert (config.local_width, config.local_heads, config.positional, config.coordinates) == (32, 4, True, "polar")
+
+
+def test_the_query_of_a_cvrp_begins_as_one_layer() -> None:
+    """The published code has one layer of width + 1 inputs, the load the last of them: all have the same range."""
+    for width in (16, 128):
+        net = Policy(PolicyConfig("cvrp", width=width, heads=2, layers=1, hidden=8)).global_
+        bound = 1 / math.sqrt(width + 1)
+        for weight in (net.query_last.weight, net.query_load.weight):
+            assert bound * 0.7 < weight.abs().max() <= bound
 
 
 def test_each_ablation_changes_the_answer() -> None:
@@ -389,6 +424,7 @@ def test_encoding_and_stepping_leave_no_trace_in_the_policy() -> None:
         ({"width": 30, "heads": 4}, "width must be a multiple of heads"),
         ({"local_width": 30, "local_heads": 4}, "local_width of local_heads"),
         ({"coordinates": "spherical"}, "coordinates is 'spherical', must be one of polar, euclidean"),
+        ({"normalisation": "unit"}, "normalisation is 'unit', must be one of fit, raw, official"),
         ({"xi": 0.5}, "xi is 0.5 and clip is 50.0: xi must be at least 1, clip positive"),
         ({"global_policy": False, "local_policy": False}, "global_policy and local_policy are both off"),
     ],

@@ -143,7 +143,8 @@ def test_a_format_that_is_none(tmp_path: Path) -> None:
 
 def test_a_solver_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fast_tsp", None)
-    done = invoke("train", "imitate-tsp", "--folder", tmp_path / "run", "--data", tmp_path / "data")
+    missing = ("--set", 'validation.sets=["uniform-9-2"]')  # not among the sets of the package
+    done = invoke("train", "imitate-tsp", "--folder", tmp_path / "run", "--data", tmp_path / "data", *missing)
     assert done.exit_code == 2
     assert done.stderr == "elgo: labels need fast_tsp, which is not installed: pip install 'elgo[train]'\n"
 

@@ -218,7 +218,7 @@ def begin(batch: Batch, first: Tensor) -> State:
     shape = (*first.shape, coords.shape[1])
     state = State(coords, distance, first[:, :, None][:, :, :0], torch.zeros(shape), torch.zeros(shape))
     if batch.capacity.any():
-        state.demand, state.capacity = batch.demand.float(), batch.capacity[:, None].float()
+        state.demand, state.capacity = batch.demand.float(), batch.capacity.float()
         state.load = state.capacity.expand(first.shape).clone()
     move(state, first)
     return state

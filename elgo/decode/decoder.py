@@ -1,7 +1,8 @@
 """Policy + tasks + starts -> complete rollouts, greedy or sampled, within a memory limit.
 
 On a CPU, `elgo.decode.compiled` makes the rollouts from tables and compiled kernels; `elgo.model.rollout` makes the
-same ones in torch, on any device with any config. Both draw the same uniform numbers, so they sample the same tours.
+same ones in torch, on any device with any config. Sampled ones differ: the compiled path takes one number per move from
+the task's generator on the host, torch takes its noise from a generator on the device.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GROUP = 64  # most tasks encoded at once
 
 @dataclass(frozen=True)
 class DecodeConfig:
-    """How to decode, not what: no field changes which tours come out (beyond ties in floating point)."""
+    """How to decode, not what: no field changes which greedy tours come out (beyond ties in floating point)."""
 
     path: Literal["auto", "compiled", "torch"] = "auto"
     threads: int | None = None  # default: all cores that this process may use
@@ -66,27 +67,29 @@ def decode(
 ) -> list[Rollouts]:
     """Return the rollouts of each task from its `starts` (M,): (M, T) node indices, the start first.
 
-    They are greedy, or sampled when a generator is given, or one for each task. Tasks may differ in size.
+    They are greedy, or sampled when a generator is given, or one for each task. Tasks may differ in size. On the torch
+    path one generator on the device serves all tasks; the first one given is its seed.
     """
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
-    requests = [_request(*given) for given in zip(tasks, starts, rngs, strict=True)]
+    compiled = use_compiled(policy, config)
+    requests = [_request(*given, draw=compiled) for given in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(requests, on_progress)
-    roll_out = _compiled if _use_compiled(policy, config) else _torch
     out: dict[int, Rollouts] = {}
-    for chosen, rollouts in roll_out(policy, requests, config, report):
+    made = _compiled(policy, requests, config, report) if compiled else _torch(policy, requests, config, report, rngs)
+    for chosen, rollouts in made:
         out |= {i: _trim(*own) for i, own in zip(chosen, rollouts, strict=True)}
     return [out[i] for i in range(len(tasks))]
 
 
-def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | None) -> Request:
+def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | None, draw: bool) -> Request:
     """Return the request for rollouts; ValueError unless they can begin at these nodes: the kernels trust them."""
     if starts.size == 0 or starts.min() < 0 or starts.max() >= task.size:
         raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes 0..{task.size - 1}, and at least one")
-    greedy = np.empty((0, 0), np.float32)
-    return Request(task, starts, rng.random((len(starts), longest(task, starts)), dtype=np.float32) if rng else greedy)
+    shape = (len(starts), longest(task, starts)) if rng and draw else (0, 0)
+    return Request(task, starts, rng.random(shape, dtype=np.float32) if rng else np.empty(shape, np.float32))
 
 
-def _use_compiled(policy: Policy, config: DecodeConfig) -> bool:
+def use_compiled(policy: Policy, config: DecodeConfig) -> bool:
     if config.path == "torch":
         return False
     from elgo.decode.compiled import supports
@@ -137,37 +140,38 @@ def _compiled(policy: Policy, requests: Sequence[Request], config: DecodeConfig,
             report.finished(sum(len(request.starts) for request in own), n)
 
 
-def _torch(policy: Policy, requests: Sequence[Request], config: DecodeConfig, report: _Reporter) -> Groups:
+def _torch(
+    policy: Policy,
+    requests: Sequence[Request],
+    config: DecodeConfig,
+    report: _Reporter,
+    rngs: Sequence[np.random.Generator | None],
+) -> Groups:
     """Roll out tasks of any sizes in padded batches by torch; starts in chunks that fit into memory."""
-    from elgo.model.rollout import encode_tasks, rollout
+    from elgo.model.rollout import device_generator, encode_tasks, rollout_arrays
 
+    generator = device_generator(policy.device, rngs[0]) if rngs[0] else None
     order = sorted(range(len(requests)), key=lambda i: len(requests[i].task.coords))
-    needs = [len(requests[i].starts) * _torch_bytes(policy, len(requests[i].task.coords)) for i in order]
+    needs = [_torch_bytes(policy, len(requests[i].task.coords), len(requests[i].starts)) for i in order]
     for chosen in _groups(order, needs, config.memory / 2):
         own = [requests[i] for i in chosen]
         n, most = max(len(request.task.coords) for request in own), max(len(request.starts) for request in own)
         encoding = encode_tasks(policy, [request.task for request in own], config.workers)
-        width = max(1, int(config.memory / 2 / (len(own) * _torch_bytes(policy, n))))
+        width = max(1, int(config.memory / 2 / (len(own) * _torch_bytes(policy, n, 1))))
         made = [new_rollouts(request) for request in own]
         for begin in range(0, most, width):
             # A task with fewer starts repeats its last one; the surplus is cut off below.
             rows = [np.arange(begin, min(begin + width, most)).clip(max=len(request.starts) - 1) for request in own]
             first = np.stack([request.starts[row] for request, row in zip(own, rows, strict=True)])
-            drawn = partial(_uniforms, own, rows) if own[0].uniforms.size else None
             on_steps = partial(report.running, n=n)
-            rolled = rollout(policy, encoding, first, drawn, config.workers, on_steps)
+            actions, confidence = rollout_arrays(policy, encoding, first, generator, config.workers, on_steps)
             report.finished(first.size, n)
             for i, whole in enumerate(made):
-                for into, part in zip(whole, rolled, strict=True):  # a shorter rollout stays at the depot, node 0
-                    rows_into = into[begin : begin + width, : part.shape[2]]
-                    rows_into[:] = part[i, : rows_into.shape[0], : rows_into.shape[1]]
+                rows_into = slice(begin, begin + width)
+                count, columns = len(whole.actions[rows_into]), slice(min(whole.actions.shape[1], actions.shape[2]))
+                whole.actions[rows_into, columns] = actions[i, :count, columns]  # a shorter rollout stays at node 0
+                whole.confidence[rows_into, columns] = confidence[i, :count, columns]
         yield chosen, made
-
-
-def _uniforms(requests: Sequence[Request], rows: Sequence[NDArray[np.int64]], step: int) -> NDArray[np.float32]:
-    """Return the numbers (B, M) that decide a step; a task that is done while others go on needs none."""
-    pairs = [(request.uniforms, row) for request, row in zip(requests, rows, strict=True)]
-    return np.stack([u[row, step] if step < u.shape[1] else np.zeros(len(row), np.float32) for u, row in pairs])
 
 
 def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iterator[list[int]]:
@@ -184,9 +188,9 @@ def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iter
         yield group
 
 
-def _torch_bytes(policy: Policy, n: int) -> float:
-    """Return one rollout's share of a torch step: attention per head, and about a dozen rows of 8 bytes."""
-    return n * (12.0 * policy.config.heads + 100.0)
+def _torch_bytes(policy: Policy, n: int, rollouts: int) -> float:
+    """Return the memory of a task: neighbour lists, and for each rollout attention and about a dozen rows of 8 bytes."""
+    return 20.0 * n * min(n, 4096) + rollouts * n * (12.0 * policy.config.heads + 100.0)
 
 
 def _trim(actions: Actions, confidence: Confidence) -> Rollouts:

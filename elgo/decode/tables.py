@@ -89,26 +89,16 @@ def local_tables(policy: Policy) -> LocalTables:
 
 def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same as tensors, through which gradients flow."""
-    net = policy.local
-    heads, width = policy.config.local_heads, policy.config.local_width
-    query = net.query(net.context).view(heads, 1, -1)
-    folded = (query @ net.key.weight.view(heads, -1, width)).squeeze(1) / math.sqrt(width // heads)  # (H, E)
-    rank = net.pe + net.embed.bias
-    if net.has_depot:
-        rank = torch.cat([net.pe[:1] + net.depot, rank[1:]])
-    feature = torch.zeros(3, width, device=rank.device)
+    net, folded = policy.local, policy.local.fold(len(policy.local.pe))
+    feature = torch.zeros(3, policy.config.local_width, device=folded.rank.device)
     feature[: net.embed.in_features] = net.embed.weight.T
-    # h~_c = combine(concat_h(Wv_h pooled_h)): linear in the pooled tokens of each head, and these in the weights.
-    value = net.value.weight.view(heads, -1, width)  # (H, f, E)
-    combine = net.combine.weight.view(width, heads, -1)  # (E, H, f)
-    mix = torch.einsum("hfe,ohf->heo", value, combine) / math.sqrt(width)
-    tokens = len(rank) + -len(rank) % LANES
-    rank = F.pad(rank, (0, 0, 0, tokens - len(rank)))
-    basis = torch.cat([rank, feature, torch.zeros(1, width)])  # (T + 4, E)
-    summary = basis @ mix  # (H, T + 4, E)
-    summary[0, -1] = net.combine.bias / math.sqrt(width)
+    rank = F.pad(folded.rank, (0, 0, 0, -len(folded.rank) % LANES))
+    # h~_c is linear in the pooled tokens of each head, and these in the weights.
+    basis = torch.cat([rank, feature, torch.zeros_like(feature[:1])])  # (T + 4, E)
+    summary = basis @ folded.mix  # (H, T + 4, E)
+    summary[0, -1] = folded.bias
     readout = summary.flatten(0, 1) @ basis.T
-    return folded @ feature.T, folded @ rank.T, readout
+    return folded.attend @ feature.T, folded.attend @ rank.T, readout
 
 
 def numpy32(x: Tensor) -> Floats:

@@ -4,16 +4,28 @@ Shapes: B instances, M rollouts, N nodes, K neighbours, T actions, S steps.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elgo.model.config import PolicyConfig
 from elgo.model.env import ENVIRONMENTS, Batch, State
 from elgo.model.global_policy import Encoding, GlobalPolicy
-from elgo.model.local_policy import LocalPolicy
-from elgo.model.neighbours import Neighbourhood, nearest
+from elgo.model.local_policy import FoldedWeights, LocalPolicy
+from elgo.model.neighbours import ALL_LISTS, Neighbourhood, NeighbourLists, nearest, neighbour_lists, rows_of_lists
+
+
+class Prepared(NamedTuple):
+    """An encoding and what else no step changes: made once, instead of by every call of `scores`."""
+
+    encoding: Encoding
+    lists: NeighbourLists | None = None
+    local: FoldedWeights | None = None
+
+    @property
+    def batch(self) -> Batch:
+        return self.encoding.batch
 
 
 class Policy(nn.Module):
@@ -37,50 +49,48 @@ class Policy(nn.Module):
         empty = torch.empty(0, device=batch.coords.device)
         return Encoding(batch, empty, None, empty, empty, empty, empty)
 
-    def scores(self, encoding: Encoding, state: State) -> tuple[Tensor, Tensor]:
+    def prepare(self, encoding: Encoding) -> Prepared:
+        """Return the encoding for many calls of `scores`: with neighbour lists and folded weights."""
+        batch, config = encoding.batch, self.config
+        n = batch.coords.shape[1]
+        lists = neighbour_lists(batch, batch.coords, config.has_depot) if n <= ALL_LISTS else None
+        tokens = config.has_depot + min(config.neighbours, n - config.has_depot)
+        return Prepared(encoding, lists, self.local.fold(tokens) if config.local_policy else None)
+
+    def scores(self, encoding: Encoding | Prepared, state: State) -> tuple[Tensor, Tensor]:
         """Return u_global - penalty + u_local and a mask, both (B, M, N): 0 for valid nodes, -inf for others.
 
         The scores of nodes that are not valid are finite and meaningless. Greedy decoding compares these scores: tanh
         keeps their order but rounds large ones into ties.
         """
-        batch = encoding.batch
+        prepared = encoding if isinstance(encoding, Prepared) else Prepared(encoding)
+        config, batch = self.config, prepared.batch
         valid = self.env.valid(batch, state)
-        candidates = valid
-        if self.env.has_depot:  # the depot is a token of its own, never one of the K
-            candidates = torch.cat([torch.zeros_like(valid[:, :, :1]), valid[:, :, 1:]], dim=2)
-        near = nearest(batch, state.current, candidates, self.config.neighbours)
-        mask = torch.zeros(valid.shape, device=valid.device).masked_fill_(~valid, -torch.inf)
-        u = torch.zeros_like(mask)
-        if self.global_ is not None:
-            u = self.global_.scores(encoding, state, mask).float()  # also under autocast
-        if self.config.penalty:
-            u = u - self.config.xi
-        node, score = self._neighbour_scores(batch, state, near, valid)
-        return u.scatter_add(2, node, score), mask
+        mask = 1 - valid.reciprocal()  # seven times as fast as torch.where, on a CPU
+        u = torch.zeros_like(mask) if self.global_ is None else self.global_.scores(prepared.encoding, state, mask)
+        u = u.float() if u.dtype != mask.dtype else u  # under autocast
+        if config.penalty:
+            u = u - config.xi  # xi outside of N_K; less for its nodes, which get the difference back below
+        if config.penalty or config.local_policy:
+            lists, row = rows_of_lists(batch, state.current, config.has_depot, prepared.lists)
+            near = nearest(lists, row, state.current, valid, config.neighbours)
+            u = u.scatter_add(2, near.node, self._neighbour_scores(state, near, prepared.local))
+        return u, mask
 
-    def _neighbour_scores(
-        self, batch: Batch, state: State, near: Neighbourhood, valid: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return nodes (B, M, K or 1 + K) and what to add to the score of each: u_local and xi - penalty.
+    def _neighbour_scores(self, state: State, near: Neighbourhood, folded: FoldedWeights | None) -> Tensor:
+        """(B, M, T) u_local of each token, and xi - penalty: rho_i / max rho in N_K, 0 for the depot token."""
+        config = self.config
+        if not config.local_policy:
+            return config.xi - near.share(config.penalty_slack)
+        u_local = self.local.scores(state, near, folded)
+        return u_local + (config.xi - near.share(config.penalty_slack)) if config.penalty else u_local
 
-        The penalty is rho_i / max rho in N_K, xi outside and 0 for the depot token.
-        """
-        slack = self.config.penalty_slack
-        node, present, share = near.node, near.present, near.rho / (near.radius + slack if slack else near.radius)
-        if self.env.has_depot:
-            node, share = F.pad(node, (1, 0)), F.pad(share, (1, 0))
-            present = F.pad(present, (1, 0), value=True)
-        score = self.config.xi - share if self.config.penalty else torch.zeros_like(share)
-        if self.config.local_policy:
-            score = score + self.local.scores(batch, state, near, valid)
-        return node, score * present
-
-    def logits(self, encoding: Encoding, state: State) -> Tensor:
+    def logits(self, encoding: Encoding | Prepared, state: State) -> Tensor:
         """(B, M, N): C tanh(u), -inf where a node may not come next."""
         u, mask = self.scores(encoding, state)
         return torch.add(mask, u.tanh(), alpha=self.config.clip)
 
-    def move_log_prob(self, encoding: Encoding, state: State, chosen: Tensor) -> Tensor:
+    def move_log_prob(self, encoding: Encoding | Prepared, state: State, chosen: Tensor) -> Tensor:
         """(B, M) log-probability of moving to `chosen` (B, M) in each state."""
         return self.logits(encoding, state).log_softmax(-1).gather(2, chosen[:, :, None]).squeeze(2)
 

@@ -7,11 +7,12 @@ The torch side of a new problem is one more class here; CONTRIBUTING.md lists th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from elgo.problem.task import ProblemName, Task
@@ -21,17 +22,27 @@ class Batch(NamedTuple):
     """B tasks of one problem, padded to the largest N."""
 
     coords: Tensor  # (B, N, 2) float64: float32 would break ties between equal distances by rounding
-    size: Tensor  # (B,) real nodes of each task, depot included
+    real: Tensor | None  # (B, N) True where a node is not padding; None if nothing is padded
     demand: Tensor  # (B, N) int64; 0 in TSP
-    capacity: Tensor  # (B,) int64; 0 in TSP
+    capacity: Tensor  # (B, 1) int64; 0 in TSP
+    first_row: Tensor  # (B, 1) where the nodes of a task begin in a table (B * N, D) of the nodes of all tasks
 
     @property
-    def real(self) -> Tensor:
-        """(B, N) True where a node is not padding."""
-        return torch.arange(self.coords.shape[1], device=self.coords.device) < self.size[:, None]
+    def size(self) -> Tensor:
+        """(B,) real nodes of each task, depot included."""
+        return torch.full_like(self.capacity[:, 0], self.coords.shape[1]) if self.real is None else self.real.sum(1)
 
-    def to(self, device: torch.device | str) -> Batch:
-        return Batch(*(x.to(device) for x in self))
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        return self._map(lambda x: x.to(device, non_blocking=non_blocking))
+
+    def select(self, rows: Tensor | slice) -> Batch:
+        """Return some of the tasks, with the padding of the whole batch."""
+        part = self._map(lambda x: x[rows])
+        return part._replace(first_row=self.first_row[: len(part.coords)])
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        coords, real, *rest = self
+        return Batch(change(coords), None if real is None else change(real), *map(change, rest))
 
 
 class State(NamedTuple):
@@ -39,7 +50,7 @@ class State(NamedTuple):
 
     first: Tensor  # (B, M) first node chosen
     current: Tensor  # (B, M)
-    visited: Tensor  # (B, M, N) bool; the depot never counts as visited
+    visited: Tensor  # (B, M, N) bool; padding counts as visited, the depot never does
     load: Tensor  # (B, M) int64 units left in the vehicle; 0 in TSP
 
 
@@ -50,8 +61,11 @@ def make_batch(tasks: Sequence[Task]) -> Batch:
     for row, task in enumerate(tasks):
         coords[row, : len(task.coords)] = task.coords
         demand[row, : len(task.coords)] = 0 if task.demand is None else task.demand
-    size, capacity = [len(task.coords) for task in tasks], [task.capacity or 0 for task in tasks]
-    return Batch(torch.from_numpy(coords), torch.tensor(size), torch.from_numpy(demand), torch.tensor(capacity))
+    size = torch.tensor([len(task.coords) for task in tasks])
+    real = torch.arange(n) < size[:, None] if size.min() < n else None
+    capacity = torch.tensor([[task.capacity or 0] for task in tasks])
+    first_row = torch.arange(0, len(tasks) * n, n)[:, None]
+    return Batch(torch.from_numpy(coords), real, torch.from_numpy(demand), capacity, first_row)
 
 
 class Environment(Protocol):
@@ -77,6 +91,9 @@ class Environment(Protocol):
     def finished(self, batch: Batch, state: State) -> Tensor:
         """(B, M) True where nothing is left to do."""
 
+    def move_bounds(self, nodes: int) -> tuple[int, int]:
+        """The least and the most moves after the start that finish a task of so many nodes, depot included."""
+
     def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
         """The states before actions `steps` (S,), each at least 1, of given sequences (B, M, T): M becomes M * S."""
 
@@ -86,14 +103,16 @@ class Environment(Protocol):
 
 def gather_nodes(values: Tensor, index: Tensor) -> Tensor:
     """Rows (B, M, D) of node values (B, N, D) at index (B, M)."""
-    b, n, width = values.shape
-    rows = index + n * torch.arange(b, device=index.device)[:, None]
-    return values.reshape(b * n, width).index_select(0, rows.flatten()).view(b, -1, width)
+    b, n, _ = values.shape
+    return F.embedding(index + torch.arange(0, b * n, n, device=index.device)[:, None], values.flatten(0, 1))
 
 
-def _unvisited(batch: Batch, state: State) -> Tensor:
-    """(B, M, N) real nodes that are not visited; always the depot."""
-    return batch.real[:, None, :] & ~state.visited
+def _nothing_visited(batch: Batch, starts: Tensor) -> Tensor:
+    """(B, M, N) True for padding."""
+    shape = *starts.shape, batch.coords.shape[1]
+    if batch.real is None:
+        return torch.zeros(shape, dtype=torch.bool, device=starts.device)
+    return ~batch.real[:, None, :].expand(shape)
 
 
 def _along(batch: Batch, actions: Tensor, steps: Tensor, load: Tensor) -> State:
@@ -102,6 +121,8 @@ def _along(batch: Batch, actions: Tensor, steps: Tensor, load: Tensor) -> State:
     order = torch.arange(t, device=actions.device).expand(b, m, t)
     when = torch.full((b, m, batch.coords.shape[1]), t, device=actions.device).scatter_reduce(2, actions, order, "amin")
     visited = when[:, :, None, :] < steps[:, None]  # (B, M, S, N) True for nodes before the action at a step
+    if batch.real is not None:
+        visited |= ~batch.real[:, None, None, :]
     current = actions[:, :, steps - 1]
     return State(*(x.flatten(1, 2) for x in (actions[:, :, :1].expand_as(current), current, visited, load)))
 
@@ -125,18 +146,21 @@ class TSP:
         return state.load.float()
 
     def start(self, batch: Batch, starts: Tensor) -> State:
-        visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
+        visited = _nothing_visited(batch, starts)
         return State(starts, starts, visited.scatter(2, starts[:, :, None], True), torch.zeros_like(starts))
 
     def valid(self, batch: Batch, state: State) -> Tensor:
-        left = _unvisited(batch, state)
-        return left.scatter(2, state.current[:, :, None], ~left.any(-1, keepdim=True))
+        all_visited = state.visited.all(-1, keepdim=True)
+        return (~state.visited).scatter(2, state.current[:, :, None], all_visited)
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:
         return state._replace(current=action, visited=state.visited.scatter(2, action[:, :, None], True))
 
     def finished(self, batch: Batch, state: State) -> Tensor:
-        return ~_unvisited(batch, state).any(-1)
+        return state.visited.all(-1)
+
+    def move_bounds(self, nodes: int) -> tuple[int, int]:
+        return nodes - 1, nodes - 1
 
     def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
         return _along(batch, actions, steps, torch.zeros_like(actions[:, :, steps]))
@@ -151,37 +175,39 @@ class CVRP:
     has_depot = True
 
     def node_features(self, batch: Batch) -> Tensor:
-        share = batch.demand.float() / batch.capacity[:, None].float()
+        share = batch.demand / batch.capacity
         return torch.cat([batch.coords.float(), share[:, :, None]], dim=-1)
 
     def load_share(self, batch: Batch, state: State) -> Tensor:
-        return state.load.float() / batch.capacity[:, None].float()
+        return state.load / batch.capacity
 
     def start(self, batch: Batch, starts: Tensor) -> State:
-        visited = torch.zeros(*starts.shape, batch.coords.shape[1], dtype=torch.bool, device=starts.device)
-        full = batch.capacity[:, None].expand_as(starts)
+        visited = _nothing_visited(batch, starts)
+        full = batch.capacity.expand_as(starts)
         return self.step(batch, State(starts, torch.zeros_like(starts), visited, full), starts)
 
     def valid(self, batch: Batch, state: State) -> Tensor:
-        left = _unvisited(batch, state)
-        fits = left & (batch.demand[:, None, :] <= state.load[:, :, None])
+        valid = (batch.demand[:, None, :] <= state.load[:, :, None]) & ~state.visited
         # the depot is a move, unless we are there with work left
-        away = (state.current != 0) | ~left[:, :, 1:].any(-1)
-        return torch.cat([away[:, :, None], fits[:, :, 1:]], dim=2)
+        valid[:, :, 0] = (state.current != 0) | state.visited[:, :, 1:].all(-1)
+        return valid
 
     def step(self, batch: Batch, state: State, action: Tensor) -> State:
-        at_depot = action == 0
-        visited = state.visited.scatter(2, action[:, :, None], ~at_depot[:, :, None])
+        away = action != 0
+        visited = state.visited.scatter(2, action[:, :, None], away[:, :, None])
         load = state.load - batch.demand.gather(1, action)
-        return State(state.first, action, visited, torch.where(at_depot, batch.capacity[:, None], load))
+        return State(state.first, action, visited, torch.where(away, load, batch.capacity))
 
     def finished(self, batch: Batch, state: State) -> Tensor:
-        return ~_unvisited(batch, state)[:, :, 1:].any(-1) & (state.current == 0)
+        return state.visited[:, :, 1:].all(-1) & (state.current == 0)
+
+    def move_bounds(self, nodes: int) -> tuple[int, int]:
+        return nodes - 1, 2 * (nodes - 1)  # in one route; from the depot, with a route for each customer
 
     def along(self, batch: Batch, actions: Tensor, steps: Tensor) -> State:
         used = batch.demand[:, None, :].expand(-1, actions.shape[1], -1).gather(2, actions).cumsum(-1)
         refilled = torch.where(actions == 0, used, 0).cummax(-1).values  # what had been used when last at the depot
-        load = (batch.capacity[:, None, None] - used + refilled)[:, :, steps - 1]
+        load = (batch.capacity[:, :, None] - used + refilled)[:, :, steps - 1]
         state = _along(batch, actions, steps, load)
         state.visited[..., 0] = False
         return state

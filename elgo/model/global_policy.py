@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elgo.model.config import PolicyConfig
-from elgo.model.env import ENVIRONMENTS, Batch, State, gather_nodes
+from elgo.model.env import ENVIRONMENTS, Batch, State
 
 
 class Encoding(NamedTuple):
@@ -117,9 +117,8 @@ class GlobalPolicy(nn.Module):
         nodes = self.embed(features)
         if self.embed_depot is not None:
             nodes = torch.cat([self.embed_depot(features[:, :1, :2]), nodes[:, 1:]], dim=1)
-        real = None if bool((batch.size == batch.coords.shape[1]).all()) else batch.real
         for layer in self.layers:
-            nodes = layer(nodes, real)
+            nodes = layer(nodes, batch.real)
         return nodes
 
     def scores(self, encoding: Encoding, state: State, mask: Tensor) -> Tensor:
@@ -127,11 +126,12 @@ class GlobalPolicy(nn.Module):
 
         mask (B, M, N) is 0 for nodes that may come next and -inf for others: adding it is twice as fast as a boolean.
         """
-        query = gather_nodes(encoding.query_last, state.current)
+        batch = encoding.batch
+        query = F.embedding(state.current + batch.first_row, encoding.query_last.flatten(0, 1))
         if encoding.query_first is not None:
-            query = query + gather_nodes(encoding.query_first, state.first)
+            query = query + F.embedding(state.first + batch.first_row, encoding.query_first.flatten(0, 1))
         if self.query_load is not None:
-            query = query + self.query_load(self.env.load_share(encoding.batch, state)[..., None])
+            query = query + self.query_load(self.env.load_share(batch, state)[..., None])
         query = split_heads(query, self.heads)
         glimpse = F.scaled_dot_product_attention(query, encoding.keys, encoding.values, attn_mask=mask[:, None])
         glimpse = glimpse.transpose(1, 2).flatten(2)  # (B, M, D)

@@ -1,4 +1,7 @@
-"""What the local policy sees: the K nearest valid nodes of a state, nearest first."""
+"""What the local policy sees: the K nearest valid nodes of a state, nearest first, and in CVRP the depot before them.
+
+Shapes: B instances, M states, N nodes, C of them candidates (all, but not the depot), K neighbours, T tokens.
+"""
 
 import math
 from typing import NamedTuple
@@ -9,67 +12,79 @@ from torch import Tensor
 
 from elgo.model.env import Batch, gather_nodes
 
+ALL_LISTS = 4096  # nodes up to which the lists of all nodes are made: they take 16 to 20 N^2 bytes
+
+
+class NeighbourLists(NamedTuple):
+    """The candidates around each of P nodes of an instance, the same in every state."""
+
+    order: Tensor  # (B * P, C) nearest first; of equal distances the lower index comes first
+    seen: Tensor  # (B * P * N, 2 or 3) float32 rho, theta and in CVRP demand of each node, all 0 for the depot
+
 
 class Neighbourhood(NamedTuple):
-    """N_K(c_t): the K nearest valid nodes, nearest first, the depot not among them."""
+    """The tokens of the local policy: N_K(c_t), nearest first; in CVRP, token 0 is the depot and these are 1..K.
 
-    node: Tensor  # (B, M, K)
-    present: Tensor  # (B, M, K) False where fewer than K nodes are valid
-    rho: Tensor  # (B, M, K) float32 distance, 0 where absent
-    theta: Tensor  # (B, M, K) float32 angle around the current node
-    radius: Tensor  # (B, M, 1) max rho; 1 where that is 0
+    The depot has no distance, angle and demand. Where fewer than K nodes are valid, the current node, which is not
+    valid and has no distance, takes the place of the absent ones.
+    """
 
+    node: Tensor  # (B, M, T)
+    present: Tensor  # (B, M, T) True for valid nodes
+    relative: Tensor  # (B, M, T) float32 rho_i / max rho
+    radius: Tensor  # (B, M, 1) float32 max rho, at least a tiny number
+    theta: Tensor  # (B, M, T) float32 angle around the current node
+    demand: Tensor | None  # (B, M, T) float32; None in TSP
 
-def nearest(batch: Batch, current: Tensor, candidates: Tensor, k: int) -> Neighbourhood:
-    """The k nearest candidates (B, M, N) of the current nodes (B, M); of equal distances the lower index wins."""
-    k = min(k, candidates.shape[2])
-    search = _nearest_by_lists if current.shape[1] > 2 * candidates.shape[2] else _nearest_by_distance
-    node, present, rho, theta = search(batch, current, candidates, k)
-    rho = torch.where(present, rho, 0.0)
-    radius = rho.amax(-1, keepdim=True)
-    return Neighbourhood(node, present, rho, theta, torch.where(radius > 0, radius, 1.0))
-
-
-def _nearest_by_distance(
-    batch: Batch, current: Tensor, candidates: Tensor, k: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Few states: compare the distances of all nodes in each of them."""
-    dx, dy, rho = _view(batch, gather_nodes(batch.coords, current))
-    key = torch.where(candidates, _order(rho), torch.iinfo(torch.int64).max)
-    node = key.topk(k, largest=False, sorted=True).indices
-    theta = torch.atan2(dy.gather(2, node), dx.gather(2, node)).float()
-    return node, candidates.gather(2, node), rho.gather(2, node), theta
+    def share(self, slack: float) -> Tensor:
+        """(B, M, T) rho_i / (max rho + slack)."""
+        return self.relative * (self.radius / (self.radius + slack)) if slack else self.relative
 
 
-def _nearest_by_lists(
-    batch: Batch, current: Tensor, candidates: Tensor, k: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Many states: sort the nodes around each node once, and take the first k candidates of the current one's list."""
-    dx, dy, rho = _view(batch, batch.coords)
-    around = gather_nodes(_order(rho).sort(dim=-1).indices, current)  # (B, M, N)
-    is_open = candidates.gather(2, around)
-    count = is_open.cumsum(-1, dtype=torch.int32)
-    # The i-th candidate goes into column i of 1..k; all others into columns 0 and k + 1, which are cut off.
-    column = (count * is_open).clamp_(max=k + 1).long()
-    node = torch.zeros(*current.shape, k + 2, dtype=torch.int64, device=current.device).scatter_(2, column, around)
-    node = node[:, :, 1:-1].contiguous()
-    present = torch.arange(k, device=current.device) < count[:, :, -1:]
-    pair = (current[:, :, None] * candidates.shape[2] + node).flatten(1)
-    rho, theta = (x.flatten(1).gather(1, pair).view_as(node) for x in (rho, torch.atan2(dy, dx).float()))
-    return node, present, rho, theta
-
-
-def _view(batch: Batch, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Offsets (float64) and distances (float32) of all nodes seen from points (B, M, 2), (B, M, N) each."""
+def neighbour_lists(batch: Batch, points: Tensor, has_depot: bool) -> NeighbourLists:
+    """Sort the candidates around points (B, P, 2)."""
     dx = batch.coords[:, None, :, 0] - points[:, :, None, 0]
     dy = batch.coords[:, None, :, 1] - points[:, :, None, 1]
-    return dx, dy, (dx * dx + dy * dy).sqrt().float()
+    rho, theta = (dx * dx + dy * dy).sqrt().float(), torch.atan2(dy, dx).float()
+    # The bits of a positive float order like the float; the node's index below them breaks ties.
+    key = rho.view(torch.int32).long() << 32 | torch.arange(rho.shape[2], device=rho.device)
+    order = key[:, :, int(has_depot) :].sort(dim=-1).values & 0xFFFFFFFF
+    if has_depot:  # a token without distance or angle: those of a far depot would grow with N
+        rho[:, :, 0] = theta[:, :, 0] = 0
+    seen = [rho, theta, batch.demand[:, None].float().expand_as(rho)][: 2 + has_depot]
+    return NeighbourLists(order.flatten(0, 1), torch.stack(seen, dim=3).flatten(0, 2))
 
 
-def _order(rho: Tensor) -> Tensor:
-    """Keys that sort like the distances (..., N), and by the node's index where these are equal."""
-    # The bits of a positive float order like the float; the node index below them breaks ties.
-    return rho.view(torch.int32).long() << 32 | torch.arange(rho.shape[-1], device=rho.device)
+def rows_of_lists(
+    batch: Batch, current: Tensor, has_depot: bool, lists: NeighbourLists | None
+) -> tuple[NeighbourLists, Tensor]:
+    """The lists of all nodes and the rows (B, M) of the current ones in them.
+
+    If they are not given, they are made now: where there are fewer states than nodes, those of the current nodes alone.
+    """
+    n = batch.coords.shape[1]
+    if lists is None and n > min(current.shape[1], ALL_LISTS):
+        lists = neighbour_lists(batch, gather_nodes(batch.coords, current), has_depot)
+        return lists, torch.arange(current.numel(), device=current.device).view(current.shape)
+    return lists or neighbour_lists(batch, batch.coords, has_depot), current + batch.first_row
+
+
+def nearest(lists: NeighbourLists, row: Tensor, current: Tensor, valid: Tensor, k: int) -> Neighbourhood:
+    """The tokens of states, given current nodes (B, M), their rows (B, M) of the lists and valid nodes (B, M, N)."""
+    n, candidates = valid.shape[2], lists.order.shape[1]
+    k, has_depot = min(k, candidates), candidates < n
+    order = F.embedding(row, lists.order)
+    is_open = valid.gather(2, order)
+    count = is_open.cumsum(-1)
+    # The i-th valid node goes into column i of 1..k; all others into columns 0 and k + 1, which are cut off.
+    column = (count * is_open).clamp_(max=k + 1)
+    node = current[:, :, None].expand(-1, -1, k + 2).scatter(2, column, order)[:, :, 1:-1]
+    present = torch.arange(k, device=row.device) < count[:, :, -1:]
+    if has_depot:
+        node, present = F.pad(node, (1, 0)), torch.cat([valid[:, :, :1], present], dim=2)
+    rho, theta, *demand = F.embedding(torch.add(node, row[:, :, None], alpha=n), lists.seen).unbind(-1)
+    radius = rho.amax(-1, keepdim=True).clamp_(min=torch.finfo(rho.dtype).tiny)  # 0 if all are where we are
+    return Neighbourhood(node, present, rho / radius, radius, theta, demand[0] if has_depot else None)
 
 
 def positional_encoding(length: int, width: int) -> Tensor:

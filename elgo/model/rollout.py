@@ -2,16 +2,25 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.model.ensemble import Policy
+from elgo.model.ensemble import Policy, Prepared
 from elgo.model.env import make_batch
-from elgo.model.global_policy import Encoding
 from elgo.problem.task import Task
+
+CHECK = 16  # moves between looks at whether all CVRP rollouts are finished: for each look the host waits for the device
+
+
+class Rolled(NamedTuple):
+    """Complete rollouts, on the policy's device."""
+
+    actions: Tensor  # (B, M, T)
+    confidence: Tensor | None  # (B, M, T) probability of the likeliest node at each sampled move, 0 for the start
 
 
 @contextmanager
@@ -32,48 +41,69 @@ def inference(threads: int) -> Iterator[None]:
         yield
 
 
-def encode_tasks(policy: Policy, tasks: Sequence[Task], threads: int) -> Encoding:
-    """Return the encoding of tasks of any sizes in one padded batch."""
+def encode_tasks(policy: Policy, tasks: Sequence[Task], threads: int) -> Prepared:
+    """Return the encoding of tasks of any sizes in one padded batch, prepared for rollouts."""
     with inference(threads):
-        return policy.encode(make_batch(tasks).to(policy.device))
+        return policy.prepare(policy.encode(make_batch(tasks).to(policy.device)))
+
+
+def device_generator(device: torch.device, rng: np.random.Generator) -> torch.Generator:
+    """Return a generator on the device whose seed is the next number of `rng`."""
+    return torch.Generator(device).manual_seed(int(rng.integers(2**63)))
+
+
+def rollout_arrays(
+    policy: Policy,
+    encoding: Prepared,
+    starts: NDArray[np.int64],
+    generator: torch.Generator | None,
+    threads: int,
+    on_steps: Callable[[int], None] = lambda steps: None,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the rollouts (B, M, T) from starts (B, M), and their confidence, as arrays; see `rollout`."""
+    with inference(threads):
+        first = torch.from_numpy(starts).to(policy.device)
+        rolled = rollout(policy, encoding, first, generator, generator is not None, on_steps)
+        actions = rolled.actions.cpu().numpy()
+        none = np.zeros(actions.shape, np.float32)
+        return actions, none if rolled.confidence is None else rolled.confidence.cpu().numpy()
 
 
 def rollout(
     policy: Policy,
-    encoding: Encoding,
-    starts: NDArray[np.int64],
-    uniforms: Callable[[int], NDArray[np.float32]] | None,
-    threads: int,
+    encoding: Prepared,
+    starts: Tensor,
+    generator: torch.Generator | None = None,
+    with_confidence: bool = False,
     on_steps: Callable[[int], None] = lambda steps: None,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the actions (B, M, T) of rollouts from starts (B, M) and the highest probability at each sampled move.
+) -> Rolled:
+    """Return rollouts from starts (B, M): greedy, or sampled if a generator is given.
 
-    Rollouts are greedy, or sampled if `uniforms` gives the numbers (B, M) that decide step t. Probabilities are 0 for
-    the start and for greedy moves. A finished rollout stays where it is until all of them are. `on_steps` is told of
-    all steps made so far.
+    A finished rollout stays where it is until all of them are. `on_steps` is told of all steps made so far. Nothing
+    here waits for the device but a look, from time to time, whether all rollouts are finished; in TSP not even that.
     """
     env, batch = policy.env, encoding.batch
-    with inference(threads):
-        actions = [torch.from_numpy(starts).to(policy.device)]
-        confidence = [torch.zeros(starts.shape)]
-        state = env.start(batch, actions[0])
-        while not bool(env.finished(batch, state).all()):
-            scores, mask = policy.scores(encoding, state)
-            if uniforms is None:
-                confidence.append(torch.zeros(starts.shape))
-                chosen = (scores + mask).argmax(-1)
-            else:
-                logits = torch.add(mask, scores.tanh(), alpha=policy.config.clip)
-                confidence.append(logits.softmax(-1).amax(-1).cpu())
-                chosen = invert(logits, torch.from_numpy(uniforms(len(actions))).to(policy.device))
-            state = env.step(batch, state, chosen)
-            actions.append(chosen)
-            on_steps(len(actions) * starts.size)
-        made = torch.stack(actions, dim=2).int().cpu().numpy()
-        return made, torch.stack(confidence, dim=2).float().numpy()
+    actions, confidence = [starts], [torch.zeros(starts.shape, device=starts.device)]
+    state = env.start(batch, starts)
+    least, most = env.move_bounds(batch.coords.shape[1])
+    for move in range(most):
+        if move >= least and (move - least) % CHECK == 0 and bool(env.finished(batch, state).all()):
+            break
+        scores, mask = policy.scores(encoding, state)
+        if generator is None:
+            chosen = (scores + mask).argmax(-1)
+        else:
+            logits = torch.add(mask, scores.tanh(), alpha=policy.config.clip)
+            chosen = sample(logits, generator)
+            if with_confidence:
+                confidence.append(logits.softmax(-1).amax(-1))
+        state = env.step(batch, state, chosen)
+        actions.append(chosen)
+        on_steps(len(actions) * starts.numel())
+    return Rolled(torch.stack(actions, dim=2), torch.stack(confidence, dim=2) if with_confidence else None)
 
 
-def invert(logits: Tensor, uniform: Tensor) -> Tensor:
-    """(B, M) nodes drawn from softmax(logits) (B, M, N) by inverting the distribution at uniform (B, M)."""
-    mass = logits.double().softmax(-1).cumsum(-1)
-    return torch.searchsorted(mass, (uniform * mass[..., -1])[..., None].contiguous(), right=True).squeeze(-1)
+def sample(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """(B, M) nodes drawn from softmax(logits) (B, M, N): the largest logit after adding Gumbel noise."""
+    noise = torch.empty_like(logits).exponential_(generator=generator)
+    return (logits - noise.log_()).argmax(-1)  # torch never draws 0

@@ -64,7 +64,7 @@ class ImitationBatch(NamedTuple):
     def select(self, rows: Tensor) -> ImitationBatch:
         """Return some of the instances, with the padding of the whole batch."""
         ends = None if self.route_ends is None else self.route_ends[rows]
-        return ImitationBatch(Batch(*(x[rows] for x in self.batch)), self.actions[rows], ends)
+        return ImitationBatch(self.batch.select(rows), self.actions[rows], ends)
 
     def to(self, device: torch.device) -> ImitationBatch:
         ends = None if self.route_ends is None else self.route_ends.to(device)

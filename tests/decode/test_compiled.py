@@ -12,7 +12,7 @@ from elgo.decode.compiled import supports
 from elgo.decode.decoder import DecodeConfig
 from elgo.decode.decoder import decode as decode_rollouts
 from elgo.decode.tables import global_tables
-from elgo.decode.types import Actions
+from elgo.decode.types import Actions, longest
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
@@ -28,15 +28,18 @@ def decode(*args, **options) -> list[Actions]:
     return [rollouts.actions for rollouts in decode_rollouts(*args, **options)]
 
 
-class Recorder:
-    """A generator that remembers what it drew."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng, self.drawn = np.random.default_rng(seed), []
-
-    def random(self, size: tuple[int, int], dtype: type) -> np.ndarray:
-        self.drawn.append(self.rng.random(size, dtype=dtype))
-        return self.drawn[-1]
+def sampled_by_torch(policy: Policy, task: Task, starts: np.ndarray, uniforms: np.ndarray) -> Actions:
+    """The rollouts that invert torch's distribution at a number for each move: the plain twin of the kernels."""
+    batch = make_batch([task])
+    encoding = policy.prepare(policy.encode(batch))
+    actions = [torch.from_numpy(starts)[None]]
+    state = policy.env.start(batch, actions[0])
+    while not policy.env.finished(batch, state).all():
+        mass = policy.logits(encoding, state).double().softmax(-1).cumsum(-1)
+        number = torch.from_numpy(uniforms[None, :, len(actions), None]) * mass[..., -1:]
+        actions.append(torch.searchsorted(mass, number, right=True).squeeze(-1))
+        state = policy.env.step(batch, state, actions[-1])
+    return torch.cat(actions).numpy().astype(np.int32).T
 
 
 def mixed_tasks(problem: str, count: int, seed: int, most: int = 120) -> tuple[list[Task], list[np.ndarray]]:
@@ -52,15 +55,21 @@ def differing(
     policy: Policy, tasks: Sequence[Task], starts: Sequence[np.ndarray], config: DecodeConfig = FAST, seed: int = -1
 ) -> int:
     """Decode both ways, greedily or with a seed, and count the tasks that differ; each must come from a tie."""
-    recorders = [None, None] if seed < 0 else [Recorder(seed), Recorder(seed)]
-    plain = decode(policy, tasks, starts, PLAIN, recorders[0])
-    quick = decode(policy, tasks, starts, config, recorders[1])
+    rng = None if seed < 0 else np.random.default_rng(seed)
+    quick = decode(policy, tasks, starts, config, rng)
+    if rng is None:
+        plain = decode(policy, tasks, starts, PLAIN)
+    else:
+        rng = np.random.default_rng(seed)
+        shapes = [(len(first), longest(task, first)) for task, first in zip(tasks, starts, strict=True)]
+        numbers = [rng.random(shape, dtype=np.float32) for shape in shapes]
+        plain = [sampled_by_torch(policy, *given) for given in zip(tasks, starts, numbers, strict=True)]
     count = 0
     for i, task in enumerate(tasks):
         pairs = [(m, a, b) for m, (a, b) in enumerate(zip(plain[i], quick[i], strict=True)) if not same(a, b)]
         for m, a, b in pairs:
             step = next(t for t in range(len(a)) if a[t] != b[t])
-            uniform = None if recorders[0] is None else float(recorders[0].drawn[i][m, step])
+            uniform = None if rng is None else float(numbers[i][m, step])
             assert_tie(policy, task, a[:step].tolist(), int(a[step]), int(b[step]), uniform)
         count += bool(pairs)
     return count

@@ -15,7 +15,7 @@ from elgo.decode.decoder import decode as decode_rollouts
 from elgo.decode.types import Actions, Rollouts, longest
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
-from elgo.model.rollout import invert
+from elgo.model.rollout import sample
 from elgo.problem.task import PROBLEMS, Task
 
 PATHS = ("torch", "compiled")
@@ -76,10 +76,10 @@ def test_any_memory_limit_and_thread_count_gives_the_same_tours(case: tuple, pat
         return [actions.tolist() for actions in rollouts]
 
     usual = tours()
-    for memory_gb in (1e-9, 1e-4):
-        assert tours(memory_gb=memory_gb) == usual
+    for memory_gb in (1e-9, 1e-4) if path == "compiled" or not sampled else ():
+        assert tours(memory_gb=memory_gb) == usual  # torch draws its noise for the batch, as memory divides it
     count = 2 if path == "torch" else len(SIZES)  # threads of torch wait in busy loops
-    assert tours(count, threads=2) == usual[:count]
+    assert tours(count, threads=2) == tours(count)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -164,10 +164,14 @@ def test_sampled_tours_have_the_probabilities_of_the_policy(problem: str, path: 
     assert deviation.max() < 4
 
 
-def test_inverting_the_distribution() -> None:
-    logits = torch.tensor([[[-torch.inf, 0.0, -torch.inf, np.log(3.0), -torch.inf]]]).expand(1, 6, 5)
-    uniform = torch.tensor([[0.0, 0.1, 0.24, 0.26, 0.9, 1 - 2**-24]])
-    assert invert(logits, uniform).tolist() == [[1, 1, 1, 3, 3, 3]]
+def test_sampling_on_the_device() -> None:
+    """Frequencies of softmax(logits), never a node of probability 0, the same with the same seed."""
+    logits = torch.tensor([-torch.inf, 0.0, -torch.inf, np.log(3.0), -torch.inf]).expand(10, 4000, 5)
+    first, again, other = (sample(logits, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert set(first.flatten().tolist()) == {1, 3}
+    assert float((first == 3).float().mean()) == pytest.approx(0.75, abs=0.01)
 
 
 def test_the_longest_rollout() -> None:

@@ -15,7 +15,7 @@ import torch
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
-from elgo.model.rollout import encode_tasks, rollout
+from elgo.model.rollout import encode_tasks, rollout_arrays
 from elgo.problem.task import PROBLEMS, Task
 
 for problem in PROBLEMS:
@@ -24,9 +24,9 @@ for problem in PROBLEMS:
     demand, capacity = (np.array([0] + [1] * 8), 3) if problem == "cvrp" else (None, None)
     task = Task(np.random.default_rng(0).random((9, 2)), demand, capacity)
     starts = np.arange(1, 5)[None]
-    actions, _ = rollout(policy, encode_tasks(policy, [task], 1), starts, None, threads=1)
+    actions, _ = rollout_arrays(policy, encode_tasks(policy, [task], 1), starts, None, threads=1)
     assert set(actions[0, 0]) == set(range(9))
-    batch, chosen = make_batch([task]), torch.from_numpy(actions).long()
+    batch, chosen = make_batch([task]), torch.from_numpy(actions)
     logits = policy.logits(policy.encode(batch), policy.env.start(batch, torch.from_numpy(starts)))
     assert logits.shape == (1, 4, 9)
     policy.log_prob(batch, chosen).sum().backward()

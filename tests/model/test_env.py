@@ -125,12 +125,30 @@ def test_batch() -> None:
     assert batch.coords.dtype == torch.float64
     assert batch.real.tolist() == [[True] * 4, [True] * 3 + [False]]
     assert batch.demand.tolist() == [[0, 1, 2, 4], [0, 1, 5, 0]]
-    assert batch.capacity.tolist() == [4, 10]
+    assert batch.capacity.tolist() == [[4], [10]]
+    assert batch.size.tolist() == [4, 3]
     moved = batch.to("cpu")
     assert all(torch.equal(a, b) for a, b in zip(batch, moved, strict=True))
     tsp = make_batch([Task(SQUARE, None, None)])
+    assert tsp.real is None
+    assert tsp.size.tolist() == [4]
     assert not tsp.demand.any()
     assert not tsp.to("cpu").capacity.any()
+
+
+def test_some_tasks_of_a_batch() -> None:
+    tasks = [Task(SQUARE + i, None, None) for i in range(5)]
+    batch = make_batch(tasks)
+    for rows in (slice(1, 4), torch.tensor([3, 1])):
+        chosen = [tasks[i] for i in torch.arange(5)[rows].tolist()]
+        for found, expected in zip(batch.select(rows), make_batch(chosen), strict=True):
+            assert found is expected is None or torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(("rules", "nodes", "bounds"), [(TSP(), 4, (3, 3)), (CVRP(), 4, (3, 6))])
+def test_bounds_of_the_number_of_moves(rules: object, nodes: int, bounds: tuple[int, int]) -> None:
+    """A CVRP from customer 1: 2, 3, 0 in one route; from the depot 1, 0, 2, 0, 3, 0 in three."""
+    assert rules.move_bounds(nodes) == bounds
 
 
 def test_loads_are_exact_beyond_float32() -> None:

@@ -11,10 +11,9 @@ from samples import KINDS, after, pad_walks, random_policy, random_task, random_
 
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
-from elgo.model.env import make_batch
+from elgo.model.env import Batch, make_batch
 from elgo.model.global_policy import EncoderLayer, InstanceNorm
-from elgo.model.local_policy import offsets
-from elgo.model.neighbours import nearest, positional_encoding
+from elgo.model.neighbours import Neighbourhood, nearest, neighbour_lists, positional_encoding, rows_of_lists
 from elgo.problem.task import PROBLEMS, Task
 
 ABLATIONS = {
@@ -105,30 +104,37 @@ def test_global_scores(problem: str) -> None:
 TRIANGLES = np.array([[0.0, 0.0], [0.6, 0.8], [-0.3, 0.0], [0.0, -0.4], [3.0, 4.0]])
 
 
+def neighbourhood(batch: Batch, current: list | torch.Tensor, valid: list | torch.Tensor, k: int) -> Neighbourhood:
+    """The tokens of states with current nodes (B, M) and valid nodes (B, M, N); no depot has a capacity of 0."""
+    current, valid = torch.as_tensor(current), torch.as_tensor(valid)
+    return nearest(*rows_of_lists(batch, current, bool(batch.capacity.any()), None), current, valid, k)
+
+
 def test_local_features_by_hand() -> None:
     policy = random_policy(small_config("cvrp", neighbours=3))
     batch = make_batch([Task(np.vstack([[[9.0, 9.0]], TRIANGLES]), np.array([0, 6, 1, 2, 3, 4]), 10)])
     state = policy.env.start(batch, torch.tensor([[1]]))
-    candidates = torch.tensor([[[False, False, True, True, True, True]]])
-    near = nearest(batch, state.current, candidates, 3)
-    assert near.node.tolist() == [[[3, 4, 2]]]
+    near = neighbourhood(batch, state.current, [[[True, False, True, True, True, True]]], 3)
+    assert near.node.tolist() == [[[0, 3, 4, 2]]]
     expected = [[0.3, math.pi, 2 / 4], [0.4, -math.pi / 2, 3 / 4], [1.0, math.atan2(4, 3), 1 / 4]]
-    features = policy.local.features(batch, state, near)[:, 0, 0]
+    features = torch.stack(policy.local.features(state, near))[:, 0, 0]
     np.testing.assert_allclose(features[:, 1:].T, expected, rtol=1e-6)
     assert features[:, 0].tolist() == [0.0, 0.0, 0.0]  # the depot
-    dx, dy = offsets(batch, state.current, near.node)
-    np.testing.assert_allclose(torch.stack([dx, dy], -1)[0, 0], [[-0.3, 0], [0, -0.4], [0.6, 0.8]], atol=1e-7)
+    policy = random_policy(small_config("cvrp", neighbours=3, coordinates="euclidean"))
+    offsets = torch.stack(policy.local.features(state, near))[:2, 0, 0]
+    np.testing.assert_allclose(offsets.T, [[0, 0], [-0.3, 0], [0, -0.4], [0.6, 0.8]], atol=1e-7)
 
 
-def test_features_of_absent_neighbours_are_zero() -> None:
-    policy = random_policy(small_config("cvrp"))
+def test_absent_neighbours() -> None:
     batch = make_batch([Task(TRIANGLES, np.array([0, 2, 1, 2, 3]), 10)])
-    state = policy.env.start(batch, torch.tensor([[1]]))
-    near = nearest(batch, state.current, torch.tensor([[[False, False, True, False, True]]]), 5)
-    features = policy.local.features(batch, state, near)[:, 0, 0, 1:].T
+    near = neighbourhood(batch, [[1]], [[[False, False, True, False, True]]], 5)
+    assert near.present.tolist() == [[[False, True, True, False, False]]]
+    assert near.node.tolist() == [[[0, 2, 4, 1, 1]]]  # the current node, which has no distance
+    assert near.relative[0, 0, 3:].tolist() == [0, 0]
+    near = neighbourhood(make_batch([Task(TRIANGLES, None, None)]), [[1]], [[[False, False, True, False, True]]], 5)
     assert near.present.tolist() == [[[True, True, False, False, False]]]
-    assert features[2:].abs().sum() == 0
-    assert features[:2, 2].tolist() == [1 / 8, 3 / 8]
+    assert near.node.tolist() == [[[2, 4, 1, 1, 1]]]
+    assert near.relative[0, 0, 2:].tolist() == [0, 0, 0]
 
 
 def test_distance_penalty_by_hand() -> None:
@@ -207,40 +213,53 @@ def test_ties_go_to_the_lower_index() -> None:
         task = Task(lattice[order], None, None)
         batch = make_batch([task])
         current = torch.arange(25)[None]
-        candidates = ~torch.eye(25, dtype=torch.bool)[None]
+        valid = ~torch.eye(25, dtype=torch.bool)[None]
         for k in (1, 2, 3, 6, 25):
-            near = nearest(batch, current, candidates, k)
+            near = neighbourhood(batch, current, valid, k)
             for node in range(25):
                 expected = [other for other, _ in naive.neighbourhood(task, [node], k)]
                 assert near.node[0, node, : len(expected)].tolist() == expected
                 assert near.present[0, node].sum() == len(expected) == min(k, 24)
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_states_have_the_neighbours_of_few(kind: str) -> None:
-    """More than twice as many states as nodes: the lists that are sorted once give what the distances give."""
+def test_lists_of_all_nodes_and_of_the_current_ones(kind: str, problem: str) -> None:
+    """Few states have the neighbours of many, for which the lists of all nodes are made."""
     rng = np.random.default_rng(0)
-    batch = make_batch([random_task(rng, "tsp", n, kind) for n in (30, 19)])
+    batch = make_batch([random_task(rng, problem, n, kind) for n in (30, 19)])
     current = torch.from_numpy(rng.integers(0, 19, (2, 90)))
-    candidates = torch.from_numpy(rng.random((2, 90, 30)) < rng.random((2, 90, 1))) & batch.real[:, None]
+    valid = torch.from_numpy(rng.random((2, 90, 30)) < rng.random((2, 90, 1))) & batch.real[:, None]
+    lists = neighbour_lists(batch, batch.coords, problem == "cvrp")
     for k in (1, 7, 30, 50):
-        many = nearest(batch, current, candidates, k)
-        few = [nearest(batch, current[:, i : i + 45], candidates[:, i : i + 45], k) for i in (0, 45)]
-        present = torch.cat([near.present for near in few], dim=1)
-        assert torch.equal(many.present, present)
-        for name in ("node", "rho", "theta"):
-            expected = torch.cat([getattr(near, name) for near in few], dim=1)
-            assert torch.equal(getattr(many, name)[present], expected[present])
-        assert torch.equal(many.radius, torch.cat([near.radius for near in few], dim=1))
-        assert many.rho[~present].abs().sum() == 0
+        many = nearest(lists, current + batch.first_row, current, valid, k)
+        few = [neighbourhood(batch, current[:, i : i + 15], valid[:, i : i + 15], k) for i in range(0, 90, 15)]
+        for name, found in many._asdict().items():
+            expected = [getattr(near, name) for near in few]
+            assert found is expected[0] is None or torch.equal(found, torch.cat(expected, dim=1))
+        own = neighbourhood(batch, current, valid, k)
+        assert all(a is b is None or torch.equal(a, b) for a, b in zip(many, own, strict=True))
 
 
 def test_nearest_handles_points_on_top_of_each_other() -> None:
     batch = make_batch([Task(np.zeros((4, 2)), None, None)])
-    near = nearest(batch, torch.tensor([[1]]), torch.tensor([[[True, False, True, True]]]), 2)
+    near = neighbourhood(batch, [[1]], [[[True, False, True, True]]], 2)
     assert near.node.tolist() == [[[0, 2]]]
-    assert near.rho.tolist() == [[[0.0, 0.0]]]
-    assert near.radius.tolist() == [[[1.0]]]
+    assert near.relative.tolist() == [[[0.0, 0.0]]]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("name", ["paper", "local only", "euclidean", "no penalty"])
+def test_a_prepared_encoding_gives_the_same_scores(name: str, problem: str) -> None:
+    policy = random_policy(small_config(problem, **{"neighbours": 6, **ABLATIONS[name]}))
+    rng = np.random.default_rng(0)
+    tasks = [random_task(rng, problem, n) for n in (5, 12)]
+    batch = make_batch(tasks)
+    encoding = policy.encode(batch)
+    walks = pad_walks([[random_walk(rng, task) for _ in range(3)] for task in tasks])
+    for state in walk_states(policy.env, batch, walks):
+        expected = policy.logits(encoding, state)
+        torch.testing.assert_close(policy.logits(policy.prepare(encoding), state), expected)
 
 
 # --- the whole network, each ablation

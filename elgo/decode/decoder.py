@@ -189,7 +189,7 @@ def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iter
 
 
 def _torch_bytes(policy: Policy, n: int, rollouts: int) -> float:
-    """Return the memory of a task: neighbour lists, and for each rollout attention and about a dozen rows of 8 bytes."""
+    """Return the memory of a task: neighbour lists, and for each rollout attention and a dozen rows of 8 bytes."""
     return 20.0 * n * min(n, 4096) + rollouts * n * (12.0 * policy.config.heads + 100.0)
 
 

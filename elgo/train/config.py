@@ -113,9 +113,10 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """Sets of labelled instances, made once with fixed seeds. The last one decides which weights are best."""
+    """Sets of labelled instances, made once with fixed seeds, and which of them decides what weights are best."""
 
     sets: tuple[str, ...] = ()  # "DISTRIBUTION-N-COUNT", such as "uniform-100-200"
+    best_on: str = ""  # the weights with the lowest gap on this set are kept as the best; "": on the first set
     every: int = 0  # steps between validations; 0: 5 * train.checkpoint_minutes
     starts: int = 16  # rollouts per instance
 
@@ -138,6 +139,9 @@ class Config:
     def __post_init__(self) -> None:
         for name in self.validation.sets:
             self._check_distribution("validation.sets", parse_set(name)[0])
+        sets, best_on = self.validation.sets, self.validation.best_on
+        if sets and best_on not in ("", *sets):
+            raise ValueError(f"validation.best_on is {best_on!r}, must be one of validation.sets: {', '.join(sets)}")
         distribution = self.data.distribution
         several = distribution == "adaptive" or "," in distribution
         if several and not isinstance(self.method, ReinforceConfig):
@@ -145,7 +149,7 @@ class Config:
         if distribution != "adaptive":
             for name in distribution.split(","):
                 self._check_distribution("data.distribution", name)
-        elif len(self.validation.sets) < 2:
+        elif len(sets) < 2:
             raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
         if self.train.global_steps and not self.policy.global_policy:
             raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")

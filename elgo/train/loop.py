@@ -104,7 +104,7 @@ class Trainer:
         """Make one step of the optimiser; return loss, number of instances and learning rate."""
         train, step = self.config.train, self.state.step
         if step == train.global_steps and step > 0 and self.config.policy.local_policy:
-            self._adopt(self.policy, joint=True)  # the second stage begins, with a new optimiser as in the paper
+            self._begin_second_stage()
         lr = learning_rate(train, step, self.fraction_done())
         for group in self.optimiser.param_groups:
             group["lr"] = lr
@@ -124,6 +124,13 @@ class Trainer:
         self.state.step += 1
         return {"loss": loss, "instances": instances, "lr": lr}
 
+    def _begin_second_stage(self) -> None:
+        """Switch the local policy on, with a new optimiser as in the paper, and forget the best weights without it."""
+        self._adopt(self.policy, joint=True)
+        self.state.best = math.inf
+        if self.processes.rank == 0:
+            (self.folder.path / "best.safetensors").unlink(missing_ok=True)
+
     def _update_average(self) -> None:
         step = self.state.step
         decay = min(self.config.train.ema, (step + 1) / (step + 10))  # a short memory at first
@@ -139,12 +146,13 @@ class Trainer:
         return {"step": self.state.step, "seconds": round(self.state.seconds, 3), **made, "done": done}
 
     def validate(self, sets: dict[str, list[Labelled]]) -> Row:
-        """Return the mean gaps on each set, and keep the weights if the gap on the last set is the best so far."""
+        """Return the mean gaps on each set; keep the weights if that on `best_on` is the best of the stage so far."""
         policy = self.averaged()
         found = {name: self._mean_gaps(policy, labels) for name, labels in sets.items()}
         self.state.gaps = tuple(gaps.best for gaps in found.values())
-        if self.state.gaps[-1] < self.state.best:
-            self.state.best = self.state.gaps[-1]
+        deciding = found[self.config.validation.best_on or next(iter(found))].best
+        if deciding < self.state.best:
+            self.state.best = deciding
             if self.processes.rank == 0:
                 self.save_weights("best")
         row = {name: gaps.best for name, gaps in found.items()}

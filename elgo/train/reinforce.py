@@ -54,9 +54,11 @@ class Reinforce:
         if self.config.data.distribution != "adaptive":
             given = self.config.data.distribution.split(",")
             return given[state.step % len(given)]
-        names = [parse_set(name)[0] for name in self.config.validation.sets]
-        gaps = state.gaps or (0.0,) * len(names)
-        return str(rng.choice(names, p=distribution_probabilities([gap / 100 for gap in gaps])))
+        sets = self.config.validation.sets
+        gaps = dict[str, float]()  # of the first set of each distribution
+        for name, gap in zip(sets, state.gaps or (0.0,) * len(sets), strict=True):
+            gaps.setdefault(parse_set(name)[0], gap / 100)
+        return str(rng.choice(list(gaps), p=distribution_probabilities(list(gaps.values()))))
 
     def close(self) -> None:
         """Nothing runs in the background."""

@@ -44,7 +44,8 @@ def write_log(run: Path, rows: list[dict]) -> Path:
 def test_the_command_trains_and_says_so(tmp_path: Path) -> None:
     data = fill_validation(tmp_path / "data", "cvrp")
     sets = [*OVERRIDES, "data.batch=2", "data.sizes=8", "validation.sets=uniform-10-3", "validation.every=60"]
-    overrides = [x for text in [*sets, "train.global_steps=0"] for x in ("--set", text)]
+    sets += ["validation.best_on=uniform-10-3", "train.global_steps=0"]
+    overrides = [x for text in sets for x in ("--set", text)]
     run = tmp_path / "run"
     done = elgo_command(
         "train", "paper-cvrp", "--folder", run, "--data", data, "--steps", 101, "--threads", 1, *overrides

@@ -54,9 +54,10 @@ def test_the_paper_s_recipe() -> None:
         assert (config.policy.xi, config.policy.clip) == (1.0, 50.0)
         assert config.policy.normalisation == "raw"
         assert config.policy.neighbours == (30 if "tsp" in name else 40)
+        assert parse_set(config.validation.best_on)[:2] == ("uniform", 200)
         if "star" in name:
             assert config.data.distribution == "adaptive"
-            assert [parse_set(text)[0] for text in config.validation.sets] == ["uniform", "cluster", "mixture"]
+            assert [parse_set(text)[0] for text in config.validation.sets[:3]] == ["uniform", "cluster", "mixture"]
         else:
             assert config.data.distribution == "uniform"
             assert [parse_set(text)[1] for text in config.validation.sets] == [100, 200, 500]
@@ -173,6 +174,8 @@ MISTAKES = {
     "data.distribution=sparse": "data.distribution has 'sparse', which is none of uniform,",
     "validation.sets=uniform-100": "validation.sets has 'uniform-100'; write DISTRIBUTION-N-COUNT",
     "validation.sets=sparse-100-3": "validation.sets has 'sparse'",
+    "validation.best_on=uniform-9-9": "validation.best_on is 'uniform-9-9', must be one of validation.sets: ",
+    "validation.sets=uniform-100-3": "validation.best_on is 'uniform-200-100', must be one of validation.sets: ",
     "validation.starts=0": "validation.starts is 0, must be at least 1",
     "policy.heads=7": "policy.width must be a multiple of heads",
     "policy.problem=vrptw": "policy.problem is 'vrptw'",

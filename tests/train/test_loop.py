@@ -400,13 +400,14 @@ def test_given_weights_must_fit_the_config(tmp_path: Path) -> None:
 def test_the_adaptive_scheduler_draws_by_the_last_gaps(tmp_path: Path) -> None:
     config = make_config(tmp_path, "reinforce", "tsp", 3)
     data = DataConfig(sizes="10", batch=2, distribution="adaptive")
-    sets = ValidationConfig(("uniform-10-2", "cluster-10-2", "mixture-10-2"))
+    sets = ValidationConfig(("uniform-10-2", "cluster-10-2", "mixture-10-2", "uniform-20-2"))
     trainer = trainer_for(tmp_path, replace(config, data=data, validation=sets))
     assert isinstance(trainer.method, Reinforce)
     rng, state = np.random.default_rng(0), RunState()
     even = [trainer.method.distribution(state, rng) for _ in range(600)]
     assert all(160 < even.count(name) < 240 for name in ("uniform", "cluster", "mixture"))
-    state.gaps = (0.0, 100 * np.log(8.0), 0.0)  # percent: 8 times as likely as the others
+    # in percent: cluster is 8 times as likely as the others, and the second uniform set is only watched
+    state.gaps = (0.0, 100 * np.log(8.0), 0.0, 900.0)
     drawn = [trainer.method.distribution(state, rng) for _ in range(600)]
     assert 440 < drawn.count("cluster") < 520
 
@@ -452,14 +453,39 @@ def test_the_best_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(rows(run)) == 4
 
 
-def test_the_last_set_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config(tmp_path, "reinforce", "tsp", 2)
-    trainer = trainer_for(tmp_path, config)
-    labels = simple_labels("tsp", [10])
-    scripted(monkeypatch, [1.0, 9.0, 2.0, 8.0])
-    assert trainer.validate({"a": labels, "b": labels}) == {"a": 1.0, "b": 9.0, "a/single": 50.0, "b/single": 50.0}
-    trainer.validate({"a": labels, "b": labels})
-    assert (trainer.state.best, trainer.state.gaps) == (8.0, (2.0, 8.0))
+def test_the_named_set_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets, labels = ("uniform-10-1", "cluster-10-1"), simple_labels("tsp", [10])
+    for best_on, best in (("", 1.0), (sets[0], 1.0), (sets[1], 8.0)):
+        config = make_config(tmp_path, "reinforce", "tsp", 2)
+        config = replace(config, validation=ValidationConfig(sets, best_on))
+        trainer = Trainer(config, RunFolder(tmp_path / f"run-{best_on}", config), Processes())
+        scripted(monkeypatch, [1.0, 9.0, 2.0, 8.0])
+        row = trainer.validate(dict.fromkeys(sets, labels))
+        assert list(row.items()) == [(sets[0], 1.0), (sets[1], 9.0), *((f"{name}/single", 50.0) for name in sets)]
+        trainer.validate(dict.fromkeys(sets, labels))
+        assert (trainer.state.best, trainer.state.gaps) == (best, (2.0, 8.0))
+
+
+def test_best_is_of_the_second_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, run = fill_validation(tmp_path / "data", "tsp", count=1), tmp_path / "run"
+    config = make_config(tmp_path, "reinforce", "tsp", 4, global_steps=2)
+    config = replace(config, validation=ValidationConfig(("uniform-10-1",), every=1))
+    scripted(monkeypatch, [2.0, 1.0, 7.0, 6.0])
+    seen = []
+
+    def look(row: dict) -> None:
+        seen.append(load_policy(run / "best.safetensors").config.local_policy)
+
+    train(config, run, data, look)
+    assert seen == [False, False, True, True]
+    assert torch.load(run / "checkpoint.pt", weights_only=True)["state"]["best"] == 6.0
+    # without a validation since the switch there is no best one, rather than one without the local policy
+    trainer = trainer_for(tmp_path / "other", config)
+    trainer.step()
+    trainer.save_weights("best")
+    trainer.step()
+    trainer.step()
+    assert not (tmp_path / "other" / "run" / "best.safetensors").exists()
 
 
 def test_processes_share_the_validation(tmp_path: Path) -> None:
@@ -500,6 +526,7 @@ def test_every_config_trains(name: str, tmp_path: Path) -> None:
     problem, imitates = config.policy.problem, config.method_name == "imitate"
     sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "reinforce.chunk=1"]
     sets += ['validation.sets=["uniform-10-2", "cluster-10-2"]', "validation.every=2", "validation.starts=2"]
+    sets += ["validation.best_on=cluster-10-2"]
     sets += [f"train.global_steps={1 if config.train.global_steps else 0}"]
     if config.train.init:
         save_policy(tmp_path / "init.safetensors", Policy(PolicyConfig(problem, **NETWORK)), "random")

@@ -5,6 +5,7 @@ They follow from the seed and the step alone, so a resumed run sees the same dat
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -49,10 +50,31 @@ def random_tasks(policy: PolicyConfig, config: DataConfig, distribution: str, rn
 class StoredLabels:
     """Existing labels: each step takes instances of similar size, starting from a random one."""
 
-    def __init__(self, labels: Sequence[Labelled], config: DataConfig, seed: int) -> None:
-        self.labels = sorted(labels, key=lambda label: label.sample.size)
+    def __init__(self, names: Sequence[str], problem: ProblemName, config: DataConfig, seed: int) -> None:
+        """Open label stores (folders) or files of the XML100 set (.npz); `use` reads the labels."""
+        self.problem, self.config, self.seed = problem, config, seed
+        self.stores = {name: LabelStore(Path(name)) for name in names if not name.endswith(".npz")}
+        self.loaded = {name: read_xml100(Path(name)) if name.endswith(".npz") else [] for name in names}
+        self.used: tuple[int, ...] | None = None
+
+    def counts(self) -> tuple[int, ...]:
+        """Return how many labels each store holds by now."""
+        return tuple(len(store) for store in self.stores.values())
+
+    def use(self, counts: tuple[int, ...]) -> None:
+        """Take batches from so many labels of each store, reading only those that are new."""
+        if counts == self.used:
+            return
+        self.used = counts
+        for (name, store), count in zip(self.stores.items(), counts, strict=True):
+            held = self.loaded[name]
+            self.loaded[name] = (held + store.load(len(held)) if len(held) < count else held)[:count]
+        for name, labels in self.loaded.items():
+            found = labels[0].sample.problem
+            if found != self.problem:
+                raise ValueError(f"{name}: imitate.labels are for {found!r}, policy.problem is {self.problem!r}")
+        self.labels = sorted(itertools.chain(*self.loaded.values()), key=lambda label: label.sample.size)
         self.sizes = np.array([label.sample.size for label in self.labels])
-        self.config, self.seed = config, seed
 
     def batch(self, step: int) -> list[Labelled]:
         """Return the labelled instances of a step."""
@@ -171,12 +193,4 @@ def label_source(config: Config, options: ImitationConfig, folder: Path, writing
     if not options.labels:
         return FreshLabels(folder, BatchStream(problem, data, seed), options.reuse, writing)
     check_labels(config)
-    labels: list[Labelled] = []
-    for name in options.labels:
-        found = read_xml100(Path(name)) if name.endswith(".npz") else LabelStore(Path(name)).load()
-        if found[0].sample.problem != problem:
-            raise ValueError(
-                f"{name}: imitate.labels are for {found[0].sample.problem!r}, policy.problem is {problem!r}"
-            )
-        labels += found
-    return StoredLabels(labels, data, seed)
+    return StoredLabels(options.labels, problem, data, seed)

@@ -17,10 +17,12 @@ from elgo.model.env import Batch, make_batch
 from elgo.problem.augment import SYMMETRIES, Normalisation, normalise_task, symmetry
 from elgo.problem.task import Task
 from elgo.train.config import Config, ImitationConfig
-from elgo.train.data import LabelSource, label_source, step_rng
+from elgo.train.data import LabelSource, StoredLabels, label_source, step_rng
 from elgo.train.labelling import Labelled
 from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
+
+READ_ON_STEPS = 2000  # after which stores are asked for new labels
 
 
 class Imitation:
@@ -33,9 +35,7 @@ class Imitation:
     def backward(self, policy: Policy, state: RunState) -> StepLoss:
         """Add the gradient of the summed loss of this process's share to the policy's parameters."""
         options, device = self.options, self.processes.device
-        if self.source is None:
-            self.source = label_source(self.config, options, self.folder, writing=self.processes.rank == 0)
-        labels = self.source.batch(state.step)
+        labels = self._labels(state)
         rng = step_rng(self.config.train.seed, state.step, purpose=1)
         sequences = options.sequences or labels[0].sample.customers
         whole = make_imitation_batch(labels, sequences, rng, self.config.policy.normalisation)
@@ -47,6 +47,16 @@ class Imitation:
             total, count = imitation_loss(policy, whole.select(mine).to(device), steps.to(device))
         total.backward()
         return StepLoss(total.detach(), count, len(labels))
+
+    def _labels(self, state: RunState) -> list[Labelled]:
+        """Return the labelled instances of a step; stores that grow are read on now and then."""
+        if self.source is None:
+            self.source = label_source(self.config, self.options, self.folder, writing=self.processes.rank == 0)
+        if isinstance(self.source, StoredLabels):
+            if not state.labels or state.step % READ_ON_STEPS == 0:
+                state.labels = tuple(int(self.processes.agree(count)) for count in self.source.counts())
+            self.source.use(state.labels)
+        return self.source.batch(state.step)
 
     def close(self) -> None:
         """End the process that labels instances."""

@@ -21,6 +21,7 @@ class RunState:
 
     step: int = 0
     seconds: float = 0.0  # of training, over all sessions of the run
+    labels: tuple[int, ...] = ()  # how many of each label store are in use; the stores may grow meanwhile
     best: float = float("inf")  # validation gap of the best weights
     gaps: tuple[float, ...] = ()  # percent, of the last validation; for the adaptive scheduler
     validated: float = 0.0  # seconds when the last validation ended

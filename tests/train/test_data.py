@@ -73,21 +73,30 @@ def test_raw_tasks_are_the_instances_as_generated(problem: str) -> None:
 # --- stored labels
 
 
-def test_stored_batches_follow_from_seed_and_step() -> None:
+def stored(folder: Path, labels: list[Labelled], config: DataConfig, seed: int = 0) -> StoredLabels:
+    """All labels of a store with these."""
+    if not folder.exists():
+        fill(folder, labels)
+    source = StoredLabels([str(folder)], labels[0].sample.problem, config, seed)
+    source.use(source.counts())
+    return source
+
+
+def test_stored_batches_follow_from_seed_and_step(tmp_path: Path) -> None:
     labels = simple_labels("cvrp", [*range(20, 60), *[100] * 20])
     config = DataConfig(batch=6, nodes=300)
-    source, again = (StoredLabels(labels, config, seed=3) for _ in range(2))
+    source, again = (stored(tmp_path / "store", labels, config, seed=3) for _ in range(2))
     batches = [source.batch(step) for step in range(40)]
     for step in reversed(range(40)):  # in any order
         assert numbers(again.batch(step)) == numbers(batches[step])
-    other = StoredLabels(labels, config, seed=4)
+    other = stored(tmp_path / "store", labels, config, seed=4)
     assert any(numbers(other.batch(step)) != numbers(batches[step]) for step in range(3))
     assert len({name for batch in batches for name in numbers(batch)}) > 40  # it comes around
 
 
-def test_stored_batches_are_of_similar_size() -> None:
+def test_stored_batches_are_of_similar_size(tmp_path: Path) -> None:
     labels = simple_labels("tsp", [*range(20, 60), *[100] * 20, 200])
-    source = StoredLabels(labels, DataConfig(batch=6, nodes=300), seed=0)
+    source = stored(tmp_path / "store", labels, DataConfig(batch=6, nodes=300))
     counts = set()
     for step in range(60):
         sizes = [x.sample.size for x in source.batch(step)]
@@ -97,11 +106,25 @@ def test_stored_batches_are_of_similar_size() -> None:
     assert (100, 3) in counts
 
 
-def test_a_store_smaller_than_a_batch_repeats_itself() -> None:
-    source = StoredLabels(simple_labels("tsp", [9, 9]), DataConfig(batch=5), seed=0)
+def test_a_store_smaller_than_a_batch_repeats_itself(tmp_path: Path) -> None:
+    source = stored(tmp_path / "one", simple_labels("tsp", [9, 9]), DataConfig(batch=5))
     assert [len(source.batch(step)) for step in range(3)] == [2, 2, 2]
-    mixed = StoredLabels(simple_labels("tsp", [9, 20, 20, 20]), DataConfig(batch=3), seed=0)
+    mixed = stored(tmp_path / "two", simple_labels("tsp", [9, 20, 20, 20]), DataConfig(batch=3))
     assert {len(mixed.batch(step)) for step in range(20)} == {3}
+
+
+def test_stores_may_grow(tmp_path: Path) -> None:
+    labels, store = simple_labels("tsp", [8, 9, 10, 11]), tmp_path / "store"
+    source = stored(store, labels[:2], DataConfig(batch=2))
+    fill(store, labels[2:])
+    assert [x.sample.size for x in source.labels] == [8, 9]
+    assert source.counts() == (4,)
+    for count in (3, 4):
+        source.use((count,))
+        assert numbers(source.labels) == numbers(labels[:count])
+    again = StoredLabels([str(store)], "tsp", DataConfig(batch=2), 0)
+    again.use((3,))  # a resumed run takes what it had
+    assert numbers(again.labels) == numbers(labels[:3])
 
 
 def source_of(problem: ProblemName, folder: Path, *labels: object) -> LabelSource:
@@ -114,9 +137,10 @@ def test_label_sources(tmp_path: Path) -> None:
     two = fill(tmp_path / "two", simple_labels("tsp", [10]))
     source = source_of("tsp", tmp_path, one, two)
     assert isinstance(source, StoredLabels)
+    source.use(source.counts())
     assert [x.sample.size for x in source.labels] == [8, 9, 10]
     with pytest.raises(ValueError, match=r"one: imitate\.labels are for 'tsp', policy\.problem is 'cvrp'"):
-        source_of("cvrp", tmp_path, one)
+        source_of("cvrp", tmp_path, one).use((2,))
     with pytest.raises(ValueError, match=r"nothing: imitate\.labels names no labelled instances"):
         source_of("tsp", tmp_path, tmp_path / "nothing")
     with pytest.raises(ValueError, match=r"missing\.npz: imitate\.labels names no labelled instances"):

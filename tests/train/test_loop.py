@@ -488,6 +488,25 @@ def test_best_is_of_the_second_stage(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "other" / "run" / "best.safetensors").exists()
 
 
+def test_new_labels_are_taken_in_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imitate, "READ_ON_STEPS", 4)
+    config = make_config(tmp_path, "imitate", "tsp", 9)
+    trainer, used = trainer_for(tmp_path, config), []
+    for step in range(7):
+        trainer.step()
+        used.append(trainer.state.labels)
+        if step == 1:
+            fill(tmp_path / "store", simple_labels("tsp", [9, 10]))
+            trainer.save()
+    assert used == [(6,)] * 4 + [(8,)] * 3
+    again = trainer_for(tmp_path, config)
+    again.step()
+    assert again.state.labels == (6,)  # as if it had not been stopped
+    for _ in range(4):
+        again.step()
+    assert all(torch.equal(a, b) for a, b in zip(trainer.policy.parameters(), again.policy.parameters(), strict=True))
+
+
 def test_processes_share_the_validation(tmp_path: Path) -> None:
     config = make_config(tmp_path, "reinforce", "tsp", 2)
     trainer, labels = trainer_for(tmp_path, config), simple_labels("tsp", [10, 10, 10])

@@ -9,7 +9,7 @@ the paper's network with random weights:
     does; the gradient then goes back through all of them at once.
 (b) is elgo.train: rollouts from the decoder without gradients, their log-probabilities in parallel.
 
-Both have the same loss and end with Adam's step. Imitation is a step of `elgo train imitate-*` on the same instances:
+Both have the same loss and end with Adam's step. Imitation is a step of `elgo train elg-*` on the same instances:
 as many of them as make --nodes nodes, 4 sequences of each solution. The solution is a trivial one here: the work is
 the same. Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps after
 a first one that is not counted; all three in turn, --rounds times. Seconds are CPU time per thread: what the clock

@@ -6,7 +6,7 @@
 
 Tensor names are the same on both sides. The old config has fields for networks that are gone: they are dropped if they
 are switched off, and anything else is refused. `checkpoint` turns a state of the old imitation script (weights,
-averaged weights, step, CPU seconds) into a checkpoint of `elgo train`; the optimiser starts with an empty state.
+averaged weights, optimiser, step, CPU seconds) into a checkpoint of a run of `elgo train` with Muon.
 This script goes when `elgo train` has taken over.
 """
 
@@ -62,8 +62,13 @@ def convert_checkpoint(source: Path, target: Path) -> None:
     import torch
 
     state = torch.load(source, weights_only=True)
-    counters = {"step": state["step"], "seconds": state["used"]}
-    checkpoint = {"state": counters, "joint": True, "policy": state["policy"], "average": state["average"]}
+    checkpoint = {
+        "state": {"step": state["step"], "seconds": state["used"], "cpu_seconds": state["used"]},
+        "joint": True,
+        "policy": state["policy"],
+        "average": state["average"],
+        "optimiser": {"momentum": state["muon"], "adamw": state["adam"]},
+    }
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as file:
         torch.save(checkpoint, file)

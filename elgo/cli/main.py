@@ -12,6 +12,7 @@ import typer
 from elgo import __version__
 from elgo.cli import bench, data
 from elgo.cli.convert_weights import export_weights, import_weights
+from elgo.cli.cool import cool
 from elgo.cli.info import info
 from elgo.cli.plot_training import plot_training
 from elgo.cli.solve import solve
@@ -55,7 +56,7 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
         group.command(function.__name__.replace("_", "-"))(_one_line_errors()(function))
 
 
-_add(app, solve, info, import_weights, export_weights, train, plot_training)
+_add(app, solve, info, import_weights, export_weights, train, cool, plot_training)
 _add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
 _add(data_app, data.fetch)
 data_app.callback()(lambda: None)  # a group, although it has only one command

@@ -19,6 +19,12 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of the config.")
 ]
 
+DataOption = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="Folder of the validation sets; missing ones are made.")
+]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
 
 def train(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="Name of a config, such as paper-tsp, or FILE.toml.")],
@@ -33,13 +39,11 @@ def train(
     steps: Annotated[
         int | None, typer.Option(min=1, help="Steps to train, instead of the config's steps or minutes.")
     ] = None,
-    data: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder of the validation sets; missing ones are made.")
-    ] = Path("data"),
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    data: DataOption = Path("data"),
+    threads: ThreadsOption = None,
+    quiet: QuietOption = False,
 ) -> None:
-    """Train a policy, or continue a run that was stopped."""
+    """Train a policy, or continue a run that was stopped. One without an end runs until it is stopped."""
     if minutes and steps:
         raise ValueError("--minutes and --steps are both given; a run ends by one of them")
     overrides = list(sets or [])
@@ -69,7 +73,8 @@ def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool) -
         def report(row: dict[str, Any]) -> None:
             status.add(row)
             due = status.validated or row["step"] % 100 == 0 or row["done"] == 1
-            show(row["done"], status.line(), f"{100 * row['done']:5.1f} %  {status.line()}" if due else "")
+            percent = f"{100 * row['done']:5.1f} %  " if config.train.steps or config.train.minutes else ""
+            show(row["done"], status.line(), percent + status.line() if due else "")
 
         def message(line: str) -> None:
             if not quiet:

@@ -84,12 +84,13 @@ METHODS: dict[str, type[Method]] = {"reinforce": ReinforceConfig, "imitate": Imi
 class TrainConfig:
     """Duration, stages and optimiser."""
 
-    steps: int = 0  # length of the run; 0: given in minutes
-    minutes: float = 0.0  # of training time; 0: given in steps
+    steps: int = 0  # length of the run; 0: given in minutes, or without end
+    minutes: float = 0.0  # of training time; 0: given in steps, or without end
     global_steps: int = 0  # length of the first stage, without the local policy
-    optimiser: Literal["adam", "adamw"] = "adamw"  # adam adds weight decay to the gradient, adamw decouples it
+    optimiser: Literal["adam", "adamw", "muon"] = "adamw"  # adam adds weight decay to the gradient
     lr: float = 1e-4
-    schedule: Literal["constant", "cosine"] = "constant"
+    adamw_lr: float = 5e-4  # muon: the rate of AdamW, for all parameters but large matrices
+    schedule: Literal["constant", "linear"] = "constant"  # linear: the rate falls to 0 at the end of the run
     warmup: int = 0  # steps
     weight_decay: float = 1e-6
     clip_norm: float = 0.0  # 0: gradients are not clipped
@@ -100,13 +101,16 @@ class TrainConfig:
     amp: bool = False  # bfloat16 autocast; for GPUs
 
     def __post_init__(self) -> None:
-        check_choice(self, optimiser=("adam", "adamw"), schedule=("constant", "cosine"))
+        check_choice(self, optimiser=("adam", "adamw", "muon"), schedule=("constant", "linear"))
         check_at_least(self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0, seed=0)
         check_at_least(self, checkpoint_minutes=0)
-        if (self.steps > 0) == (self.minutes > 0):
+        if self.steps and self.minutes:
             raise ValueError(f"steps is {self.steps} and minutes is {self.minutes:g}: set one of them")
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr is {self.lr}, must be positive")
+        if self.schedule == "linear" and not (self.steps or self.minutes):
+            raise ValueError("schedule is 'linear', which needs steps or minutes")
+        for name in ("lr", "adamw_lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be positive")
         if self.ema >= 1:
             raise ValueError(f"ema is {self.ema}, must be less than 1")
 

@@ -22,12 +22,11 @@ from elgo.train.config import Config, ImitationConfig, TrainConfig
 from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
 from elgo.train.labelling import Labelled
+from elgo.train.optimiser import make_optimiser
 from elgo.train.processes import Processes, keep_freed_memory
 from elgo.train.reinforce import Reinforce
 from elgo.train.run import RunFolder, RunLog, RunState
 from elgo.train.validate import ValidationGaps, instance_gaps, validation_set
-
-OPTIMISERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 Row = dict[str, float]
 
@@ -55,19 +54,16 @@ class Trainer:
     def _adopt(self, policy: Policy, joint: bool) -> None:
         """Take these parameters, with the local policy switched on if `joint`, and a new optimiser."""
         self.policy = with_local(policy, joint).to(self.processes.device).train()
-        train = self.config.train
-        make = OPTIMISERS[train.optimiser]
-        self.optimiser = make(self.policy.parameters(), lr=train.lr, weight_decay=train.weight_decay)
+        self.optimiser = make_optimiser(self.config.train, self.policy.parameters())
+        self.rates = [group["lr"] for group in self.optimiser.param_groups]  # the highest
         self.average = {name: value.clone() for name, value in self.policy.state_dict().items()}
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        """Continue from a checkpoint; one without an optimiser's state gets a new optimiser."""
+        """Continue from a checkpoint."""
         self.state = RunState(**saved["state"])
-        self.state.gaps = tuple(self.state.gaps)
         self._adopt(self.policy, joint=saved["joint"])
         self.policy.load_state_dict(saved["policy"])
-        if "optimiser" in saved:
-            self.optimiser.load_state_dict(saved["optimiser"])
+        self.optimiser.load_state_dict(saved["optimiser"])
         self.average = {name: value.to(self.processes.device) for name, value in saved["average"].items()}
 
     def save(self) -> None:
@@ -86,7 +82,11 @@ class Trainer:
 
     def save_weights(self, name: str) -> None:
         """Write the averaged weights as NAME.safetensors."""
-        summary = f"{self.config.method_name}, {self.state.step} steps, {self.state.seconds / 3600:.2f} hours"
+        state = self.state
+        summary = f"{self.config.method_name}, {state.step} steps, {state.seconds / 3600:.2f} hours"
+        summary += f", {state.cpu_seconds / 3600:.2f} core-hours"
+        if state.branch_step:
+            summary += f"; cooled from step {state.branch_step}, {state.branch_cpu_seconds / 3600:.2f} core-hours"
         save_policy(self.folder.path / f"{name}.safetensors", self.averaged(), summary)
 
     def averaged(self) -> Policy:
@@ -96,18 +96,20 @@ class Trainer:
         return policy
 
     def fraction_done(self) -> float:
-        """Return the fraction of the run's steps or minutes that is over."""
-        train = self.config.train
-        return self.state.step / train.steps if train.steps else self.state.seconds / (60 * train.minutes)
+        """Return the fraction of the run's steps or minutes that is over; 0 if it has no end."""
+        train, state = self.config.train, self.state
+        if train.steps:
+            return (state.step - state.branch_step) / train.steps
+        return (state.seconds - state.branch_seconds) / (60 * train.minutes) if train.minutes else 0.0
 
     def step(self) -> Row:
         """Make one step of the optimiser; return loss, number of instances and learning rate."""
         train, step = self.config.train, self.state.step
         if step == train.global_steps and step > 0 and self.config.policy.local_policy:
             self._begin_second_stage()
-        lr = learning_rate(train, step, self.fraction_done())
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
+        factor = rate_factor(train, step, self.fraction_done())
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
         self.optimiser.zero_grad(set_to_none=True)
         total, divisor, instances = self.method.backward(self.policy, self.state)
         self.processes.sum_gradients(self.policy, total, divisor)
@@ -122,7 +124,7 @@ class Trainer:
         self.optimiser.step()
         self._update_average()
         self.state.step += 1
-        return {"loss": loss, "instances": instances, "lr": lr}
+        return {"loss": loss, "instances": instances, "lr": train.lr * factor}
 
     def _begin_second_stage(self) -> None:
         """Switch the local policy on, with a new optimiser as in the paper, and forget the best weights without it."""
@@ -139,11 +141,13 @@ class Trainer:
 
     def timed_step(self) -> Row:
         """Make one step; return its row for the log."""
-        begin = time.perf_counter()
+        state, begin, begin_cpu = self.state, time.perf_counter(), time.process_time()
         made = self.step()
-        self.state.seconds = self.processes.agree(self.state.seconds + time.perf_counter() - begin)
-        done = min(1.0, self.fraction_done())
-        return {"step": self.state.step, "seconds": round(self.state.seconds, 3), **made, "done": done}
+        used = torch.tensor(time.process_time() - begin_cpu, dtype=torch.float64)
+        state.cpu_seconds += float(self.processes.sum(used))
+        state.seconds = self.processes.agree(state.seconds + time.perf_counter() - begin)
+        clocks = {"seconds": round(state.seconds, 3), "cpu_seconds": round(state.cpu_seconds, 3)}
+        return {"step": state.step, **clocks, **made, "done": min(1.0, self.fraction_done())}
 
     def validate(self, sets: dict[str, list[Labelled]]) -> Row:
         """Return the mean gaps on each set; keep the weights if that on `best_on` is the best of the stage so far."""
@@ -166,12 +170,10 @@ class Trainer:
         return ValidationGaps(*(summed / len(labels)).tolist())
 
 
-def learning_rate(config: TrainConfig, step: int, done: float) -> float:
-    """Return the learning rate at a step, given the fraction of the run that is over."""
+def rate_factor(config: TrainConfig, step: int, done: float) -> float:
+    """Return the learning rate at a step over the highest one, given the fraction of the run that is over."""
     warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    if config.schedule == "constant":
-        return config.lr * warm
-    return config.lr * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+    return warm if config.schedule == "constant" else warm * max(0.0, 1.0 - done)
 
 
 def initial_policy(config: PolicyConfig, name: str) -> Policy:

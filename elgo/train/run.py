@@ -21,6 +21,10 @@ class RunState:
 
     step: int = 0
     seconds: float = 0.0  # of training, over all sessions of the run
+    cpu_seconds: float = 0.0  # of all threads and processes in the same time
+    branch_step: int = 0  # where the branch that is cooled down left its run
+    branch_seconds: float = 0.0
+    branch_cpu_seconds: float = 0.0
     labels: tuple[int, ...] = ()  # how many of each label store are in use; the stores may grow meanwhile
     best: float = float("inf")  # validation gap of the best weights
     gaps: tuple[float, ...] = ()  # percent, of the last validation; for the adaptive scheduler
@@ -105,14 +109,15 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
 
 def validation_gaps(row: dict[str, Any]) -> dict[str, float]:
     """Return the best-of-starts gaps in a row of the log."""
-    known = {"step", "seconds", "loss", "instances", "lr", "done"}
+    known = {"step", "seconds", "cpu_seconds", "loss", "instances", "lr", "done"}
     return {name: value for name, value in row.items() if name not in known and not name.endswith("/single")}
 
 
 def _fixed_fields(config: Config) -> dict[str, Any]:
     """Return the config without what may change between sessions of one run."""
     values: dict[str, Any] = json.loads(to_json(config))
-    for name in ("checkpoint_minutes", "steps", "minutes"):
+    length = () if config.train.schedule == "linear" else ("steps", "minutes")  # a rate that falls depends on it
+    for name in ("checkpoint_minutes", *length):
         values["train"].pop(name)
     return values
 

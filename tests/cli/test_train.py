@@ -29,7 +29,16 @@ def invoke(*arguments: object):
 
 
 def row(step: int, loss: float, seconds: float, **gaps: float) -> dict:
-    return {"step": step, "seconds": seconds, "loss": loss, "instances": 8, "lr": 1e-3, "done": step / 10, **gaps}
+    return {
+        "step": step,
+        "seconds": seconds,
+        "cpu_seconds": seconds,
+        "loss": loss,
+        "instances": 8,
+        "lr": 1e-3,
+        "done": step / 10,
+        **gaps,
+    }
 
 
 def write_log(run: Path, rows: list[dict]) -> Path:
@@ -144,8 +153,8 @@ def test_a_format_that_is_none(tmp_path: Path) -> None:
 
 def test_a_solver_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fast_tsp", None)
-    missing = ("--set", 'validation.sets=["uniform-9-2"]')  # not among the sets of the package
-    done = invoke("train", "imitate-tsp", "--folder", tmp_path / "run", "--data", tmp_path / "data", *missing)
+    missing = ("--set", "validation.sets=uniform-9-2", "--set", "validation.best_on=")  # not among those of the package
+    done = invoke("train", "elg-tsp", "--folder", tmp_path / "run", "--data", tmp_path / "data", *missing)
     assert done.exit_code == 2
     assert done.stderr == "elgo: labels need fast_tsp, which is not installed: pip install 'elgo[train]'\n"
 

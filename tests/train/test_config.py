@@ -89,11 +89,17 @@ def test_each_ablation_changes_only_its_fields() -> None:
 
 
 def test_recipes_of_the_shipped_weights() -> None:
-    for problem in ("tsp", "cvrp"):
-        first, second = load_config(f"imitate-{problem}"), load_config(f"reinforce-{problem}")
+    for problem, lr in (("tsp", 2e-3), ("cvrp", 2.5e-3)):
+        first, second = load_config(f"elg-{problem}"), load_config(f"elg-{problem}-reinforce")
         assert (first.method_name, second.method_name) == ("imitate", "reinforce")
         assert first.policy == second.policy == read_weights(model_file("elg", problem)).config
-        assert second.train.init == "elg"
+        train = first.train
+        assert (train.steps, train.minutes, train.schedule) == (0, 0.0, "constant")  # until it is stopped, then cooled
+        assert (train.optimiser, train.lr, train.adamw_lr) == ("muon", lr, 5e-4)
+        assert second.train.init == f"runs/elg-{problem}-cooled/last.safetensors"
+    third = load_config("elg-cvrp-reinforce-large")
+    assert (third.train.steps, third.train.minutes, third.train.schedule) == (0, 0.0, "constant")
+    assert third.train.init == "runs/elg-cvrp-reinforce/last.safetensors"
 
 
 def test_json_gives_every_config_back() -> None:
@@ -103,12 +109,12 @@ def test_json_gives_every_config_back() -> None:
 
 
 def test_overrides_are_toml_or_bare_words() -> None:
-    sets = ["train.lr=1", "data.sizes=50-70", "imitate.labels=a.npz", "train.schedule=cosine", "policy.penalty=false"]
+    sets = ["train.lr=1", "data.sizes=50-70", "imitate.labels=a.npz", "train.schedule=linear", "policy.penalty=false"]
     config = load_config("paper-tsp", [*sets, "method = imitate"])
     assert config.train.lr == 1.0
     assert isinstance(config.train.lr, float)
     assert (config.data.sizes, config.method) == ("50-70", ImitationConfig(labels=("a.npz",)))
-    assert (config.train.schedule, config.policy.penalty) == ("cosine", False)
+    assert (config.train.schedule, config.policy.penalty) == ("linear", False)
     assert load_config("paper-tsp", ["data.sizes=70"]).data.sizes == "70"
     config = load_config("paper-tsp", ["method=imitate", 'imitate.labels=["a", "b"]'])
     assert config.method == ImitationConfig(labels=("a", "b"))
@@ -157,7 +163,7 @@ MISTAKES = {
     "train.ema=1": "train.ema is 1.0",
     "train.ema=nan": "train.ema is nan, must be at least 0",
     "train.minutes=2": "train.steps is 350000 and minutes is 2: set one of them",
-    "train.steps=0": "train.steps is 0 and minutes is 0: set one of them",
+    "train.adamw_lr=0": "train.adamw_lr is 0.0, must be positive",
     "method=guess": "method is 'guess', must be one of reinforce, imitate",
     "method.name=x": "method is 'reinforce', must be a section",
     "reinforce.starts=-1": "reinforce.starts is -1, must be at least 0",
@@ -165,8 +171,8 @@ MISTAKES = {
     "reinforce.confidence_threshold=0": "reinforce.confidence_threshold is 0.0, must be greater than 0",
     "reinforce.confidence_threshold=0.9": "reinforce.chunk is 4, must be 1 if confidence_threshold is less than 1",
     "imitate.reuse=0": "imitate.reuse is 0, must be at least 1",
-    "train.optimiser=sgd": "train.optimiser is 'sgd', must be one of adam, adamw",
-    "train.schedule=linear": "train.schedule is 'linear'",
+    "train.optimiser=sgd": "train.optimiser is 'sgd', must be one of adam, adamw, muon",
+    "train.schedule=cosine": "train.schedule is 'cosine', must be one of constant, linear",
     "data.batch=0": "data.batch is 0, must be at least 1",
     "imitate.labels=[1]": "imitate.labels is [1], must be a list of strings",
     "data.sizes=many": "data.sizes is 'many'",
@@ -209,6 +215,8 @@ def test_other_mistakes(tmp_path: Path) -> None:
         load_config("paper-vrptw")
     with pytest.raises(ValueError, match=r"validation\.sets must name the sets"):
         load_config("paper-tsp-star", ["validation.sets=[]"])
+    with pytest.raises(ValueError, match=r"train\.schedule is 'linear', which needs steps or minutes"):
+        load_config("elg-tsp", ["train.schedule=linear"])
     with pytest.raises(ValueError, match="must be one name if method is 'imitate'"):
         load_config("paper-tsp-star", ["method=imitate"])
     done = CliRunner().invoke(elgo.cli.main.app, ["train", "paper-tsp", "--steps", "3", "--minutes", "1"])

@@ -58,7 +58,8 @@ def silent(row: object) -> None:
 
 def rows(run: Path) -> list[dict]:
     """The log without what depends on the clock."""
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in read_log(run)]
+    clocks = ("seconds", "cpu_seconds")
+    return [{name: value for name, value in row.items() if name not in clocks} for row in read_log(run)]
 
 
 def weights(run: Path) -> dict[str, Tensor]:
@@ -66,7 +67,9 @@ def weights(run: Path) -> dict[str, Tensor]:
     saved = torch.load(run / "checkpoint.pt", weights_only=True)
     out = {f"policy.{name}": value for name, value in saved["policy"].items()}
     out |= {f"average.{name}": value for name, value in saved["average"].items()}
-    for number, state in saved["optimiser"]["state"].items():
+    optimiser = saved["optimiser"]
+    out |= {f"momentum.{number}": value for number, value in enumerate(optimiser.get("momentum", ()))}
+    for number, state in optimiser.get("adamw", optimiser)["state"].items():
         out |= {f"optimiser.{number}.{name}": value for name, value in state.items()}
     return out
 
@@ -89,8 +92,9 @@ def make_config(
     if method == "imitate" and not store.exists():
         fill(store, simple_labels(problem, [8, 9, 9, 10, 10, 10]))
     imitates = method == "imitate"
+    network = {"width": 64, "hidden": 64} if train_fields.get("optimiser") == "muon" else {}  # matrices for Muon
     return Config(
-        PolicyConfig(problem, **NETWORK),
+        PolicyConfig(problem, **NETWORK | network),
         DataConfig("10", batch=3),
         ImitationConfig(sequences=4, labels=(str(store),)) if imitates else ReinforceConfig(starts=4, chunk=chunk),
         TrainConfig(steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
@@ -104,7 +108,8 @@ def make_config(
 @pytest.mark.parametrize(
     ("method", "problem", "fields"),
     [
-        ("imitate", "tsp", {"ema": 0.9, "global_steps": 10, "schedule": "cosine", "warmup": 5, "clip_norm": 1.0}),
+        ("imitate", "tsp", {"ema": 0.9, "global_steps": 10, "schedule": "linear", "warmup": 5, "clip_norm": 1.0}),
+        ("imitate", "cvrp", {"ema": 0.9, "optimiser": "muon", "weight_decay": 0.1, "warmup": 5, "clip_norm": 1.0}),
         ("reinforce", "cvrp", {"optimiser": "adam", "global_steps": 10, "ema": 0.5, "chunk": 2}),
     ],
 )
@@ -236,7 +241,7 @@ def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
     assert set(json.loads((run / "versions.json").read_text())) == set(versions())
     assert json.loads((run / "config.json").read_text())["train"]["seed"] == 0
     assert list((run / "tensorboard").iterdir())
-    summary = "reinforce, 1 steps, 0.00 hours"
+    summary = "reinforce, 1 steps, 0.00 hours, 0.00 core-hours"
     done = CliRunner().invoke(elgo.cli.main.app, ["info", str(run / "last.safetensors")])
     assert summary in done.stdout
 
@@ -313,14 +318,6 @@ def test_only_what_no_process_used_stays_without_gradient() -> None:
 
 def trainer_for(tmp_path: Path, config: Config) -> Trainer:
     return Trainer(config, RunFolder(tmp_path / "run", config), Processes())
-
-
-def test_optimisers(tmp_path: Path) -> None:
-    for name, kind in (("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)):
-        config = make_config(tmp_path, "reinforce", "tsp", 3, optimiser=name, weight_decay=0.3)
-        made = Trainer(config, RunFolder(tmp_path / name, config), Processes()).optimiser
-        assert type(made) is kind
-        assert made.defaults["weight_decay"] == 0.3
 
 
 def test_the_local_policy_rests_until_the_second_stage(tmp_path: Path) -> None:
@@ -486,6 +483,29 @@ def test_best_is_of_the_second_stage(tmp_path: Path, monkeypatch: pytest.MonkeyP
     trainer.step()
     trainer.step()
     assert not (tmp_path / "other" / "run" / "best.safetensors").exists()
+
+
+def test_core_seconds_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 100, 5))
+    monkeypatch.setattr(loop.time, "process_time", lambda: float(next(clock)))
+    trainer = trainer_for(tmp_path, make_config(tmp_path, "reinforce", "tsp", 2))
+    assert [trainer.timed_step()["cpu_seconds"] for _ in range(2)] == [5.0, 10.0]
+    trainer.save()
+    assert trainer_for(tmp_path, trainer.config).state.cpu_seconds == 10.0
+
+
+def test_a_run_without_an_end(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 0)
+    seen: list[float] = []
+
+    def stop(row: dict) -> None:
+        seen.append(row["done"])
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run", fill_validation(tmp_path / "data", "tsp"), stop)
+    assert seen == [0.0, 0.0, 0.0]
 
 
 def test_new_labels_are_taken_in_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

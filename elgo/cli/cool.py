@@ -1,0 +1,39 @@
+"""`elgo cool`: lower the learning rate of a run to 0, in a branch of it."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elgo.cli.train import DataOption, QuietOption, ThreadsOption, train_with_progress
+
+
+def cool(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run at a constant rate; it stays as it is.")],
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes until the rate is 0.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps until the rate is 0.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the branch; one in it is continued.", show_default="RUN-cooled"),
+    ] = None,
+    data: DataOption = Path("data"),
+    threads: ThreadsOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Branch from the last checkpoint of a run and lower its learning rate to 0."""
+    if bool(minutes) == bool(steps):
+        raise ValueError("give either --minutes or --steps: how long the rate falls")
+
+    from elgo.model.checkpoint import read_weights
+    from elgo.model.rollout import torch_threads
+    from elgo.train.cool import branch
+    from elgo.train.processes import Processes
+
+    target = folder or run.with_name(f"{run.name}-cooled")
+    with Processes().first_alone():
+        config = branch(run, target, steps or 0, minutes or 0.0)
+    with torch_threads(threads) if threads else nullcontext():
+        train_with_progress(config, target, data, quiet)
+    weights = target / "last.safetensors"
+    print(f"wrote {weights}: {read_weights(weights).training}")

@@ -1,0 +1,104 @@
+"""Optimisers: Adam and AdamW of torch, and Muon for large matrices with AdamW for all other parameters."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from elgo.train.config import TrainConfig
+
+SMALLEST = 64  # rows and columns of a matrix that Muon updates
+MOMENTUM = 0.95
+STEPS = 5
+
+
+class Muon:
+    """Momentum with orthogonalised updates for matrices of 64 and more rows and columns; AdamW for the rest.
+
+    It stands in for `torch.optim.Muon`, which computes in bfloat16: as fast on a CPU with AVX-512 BF16, and 25 times as
+    slow on one without it. It has of `torch.optim.Optimizer` what the training loop uses.
+    """
+
+    def __init__(self, parameters: Iterable[Parameter], lr: float, adamw_lr: float, weight_decay: float) -> None:
+        matrices, rest = list[Parameter](), list[Parameter]()
+        for parameter in parameters:
+            large = parameter.ndim == 2 and min(parameter.shape) >= SMALLEST
+            (matrices if large else rest).append(parameter)
+        self.matrices, self.weight_decay = matrices, weight_decay
+        self.momentum = [torch.zeros_like(matrix) for matrix in matrices]
+        self.adamw = torch.optim.AdamW(rest, adamw_lr, weight_decay=weight_decay)
+        self.param_groups: list[dict[str, Any]] = [{"params": matrices, "lr": lr}, *self.adamw.param_groups]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, or set them to zero."""
+        self.adamw.zero_grad(set_to_none)
+        for matrix in self.matrices:
+            matrix.grad = None if set_to_none or matrix.grad is None else torch.zeros_like(matrix)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update all parameters that have a gradient."""
+        self.adamw.step()
+        lr = self.param_groups[0]["lr"]
+        by_shape: dict[tuple[int, int], list[tuple[Parameter, Tensor]]] = {}
+        for matrix, momentum in zip(self.matrices, self.momentum, strict=True):
+            if matrix.grad is None:
+                continue
+            momentum.lerp_(matrix.grad, 1 - MOMENTUM)
+            update = matrix.grad.lerp(momentum, MOMENTUM)  # Nesterov's
+            short, long = sorted(matrix.shape)
+            by_shape.setdefault((short, long), []).append((matrix, update if len(update) == short else update.T))
+        for (_, long), pairs in by_shape.items():
+            size = 0.2 * math.sqrt(long)  # gives updates the size of AdamW's, so that their rates compare
+            for (matrix, _), update in zip(pairs, orthogonalise(torch.stack([x for _, x in pairs])), strict=True):
+                matrix.mul_(1 - lr * self.weight_decay)
+                matrix.add_(update if update.shape == matrix.shape else update.T, alpha=-lr * size)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        return {"momentum": self.momentum, "adamw": self.adamw.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        for own, saved in zip(self.momentum, state["momentum"], strict=True):
+            own.copy_(saved)
+        self.adamw.load_state_dict(state["adamw"])
+        self.param_groups[1:] = self.adamw.param_groups
+
+
+Optimiser = torch.optim.Optimizer | Muon
+
+
+def make_optimiser(config: TrainConfig, parameters: Iterable[Parameter]) -> Optimiser:
+    """Return a new optimiser; the `lr` of its groups are the highest rates, which a schedule scales."""
+    if config.optimiser == "muon":
+        return Muon(parameters, config.lr, config.adamw_lr, config.weight_decay)
+    kind = torch.optim.Adam if config.optimiser == "adam" else torch.optim.AdamW
+    return kind(parameters, lr=config.lr, weight_decay=config.weight_decay)
+
+
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """Return (S, R, C) matrices, R <= C, with their singular values brought near 1 by five Newton-Schulz steps.
+
+    A step is X <- P X, where P = a + b G + c G^2 and G = X X^T. Only the (R, R) matrices G go through the steps, as
+    P G P, with the product of all P; X itself is multiplied once. That takes two thirds of the time.
+    """
+    x = matrices / (matrices.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
+    gram = x @ x.mT
+    polynomial = product = _polynomial(gram)
+    for _ in range(STEPS - 1):
+        gram = polynomial @ gram @ polynomial
+        polynomial = _polynomial(gram)
+        product = polynomial @ product
+    return product @ x
+
+
+def _polynomial(gram: Tensor) -> Tensor:
+    """Return a + b G + c G^2 with the coefficients published with Muon."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    out = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+    out.diagonal(dim1=1, dim2=2).add_(a)
+    return out

@@ -27,7 +27,7 @@ import numpy as np
 from elgo.bench.baselines import BASELINES, Budget
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import augmentations, best_solution
-from elgo.model.checkpoint import load_model, model_file, model_names, read_weights
+from elgo.model.checkpoint import as_policy, model_file, model_names, read_weights
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -36,7 +36,7 @@ from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 
 if TYPE_CHECKING:
-    from elgo.model.ensemble import Policy
+    from elgo.model.protocols import PolicyLike
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
 _COUNTS = re.compile(r"([1-9]\d*)x([1-8])")
@@ -49,7 +49,7 @@ class Method:
 
     name: str
     baseline: str | None = None  # a name in BASELINES
-    model: str | Policy | None = None  # the name of a model, FILE.safetensors, or a policy itself
+    model: str | PolicyLike | None = None  # the name of a model, FILE.safetensors, or a policy itself
     starts: int | None = None  # None: every node, 100 nodes of a large instance
     symmetries: int = 8
     seconds: float | None = None  # time limit
@@ -210,7 +210,7 @@ def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
             raise ValueError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
         if method.model is not None:
             for problem in supported:
-                load_model(method.model, problem)
+                as_policy(method.model, problem)
 
 
 def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], options: Options) -> None:
@@ -241,7 +241,7 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
     assert method.model is not None
-    policy = load_model(method.model, instances[0].problem)
+    policy = as_policy(method.model, instances[0].problem)
     how = policy.config.normalisation
     plans = [augmentations(instance, how, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]

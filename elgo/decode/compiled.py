@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
     from elgo.model.ensemble import Policy
+    from elgo.model.protocols import PolicyLike
 
 BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
 
 
-def supports(config: PolicyConfig) -> bool:
-    """Return whether the kernels know this network; torch knows them all."""
-    return config.local_layers == 0
+def supports(policy: PolicyLike) -> TypeGuard[Policy]:
+    """Return whether the kernels know this network: the paper's, with the light local policy. Torch knows them all."""
+    from elgo.model.ensemble import Policy
+    from elgo.model.global_policy import GlobalPolicy
+
+    known = isinstance(policy, Policy) and (policy.global_ is None or type(policy.global_) is GlobalPolicy)
+    return known and policy.config.local_layers == 0
 
 
 def table_bytes(config: PolicyConfig, n: int) -> float:

@@ -22,7 +22,7 @@ from elgo.model.config import check_at_least, check_choice
 from elgo.problem.task import Task
 
 if TYPE_CHECKING:
-    from elgo.model.ensemble import Policy
+    from elgo.model.protocols import PolicyLike
 
 OnProgress = Callable[[float], None]
 
@@ -58,7 +58,7 @@ DEFAULT = DecodeConfig()
 
 
 def decode(
-    policy: Policy,
+    policy: PolicyLike,
     tasks: Sequence[Task],
     starts: Sequence[NDArray[np.int64]],
     config: DecodeConfig = DEFAULT,
@@ -89,14 +89,14 @@ def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | N
     return Request(task, starts, rng.random(shape, dtype=np.float32) if rng else np.empty(shape, np.float32))
 
 
-def use_compiled(policy: Policy, config: DecodeConfig) -> bool:
+def use_compiled(policy: PolicyLike, config: DecodeConfig) -> bool:
     if config.path == "torch":
         return False
     from elgo.decode.compiled import supports
 
-    able = policy.device.type == "cpu" and supports(policy.config)
+    able = policy.device.type == "cpu" and supports(policy)
     if config.path == "compiled" and not able:
-        raise ValueError("path is 'compiled', but the kernels know only the light local policy, on the CPU")
+        raise ValueError("path is 'compiled', but the kernels know only the paper's network, on the CPU")
     return able
 
 
@@ -123,9 +123,11 @@ class _Reporter:
 Groups = Iterator[tuple[list[int], list[Rollouts]]]  # requests by number, and their rollouts
 
 
-def _compiled(policy: Policy, requests: Sequence[Request], config: DecodeConfig, report: _Reporter) -> Groups:
+def _compiled(policy: PolicyLike, requests: Sequence[Request], config: DecodeConfig, report: _Reporter) -> Groups:
     """Roll out tasks of equal size together by compiled kernels."""
     from elgo.decode import compiled
+
+    assert compiled.supports(policy)
 
     def by_size(i: int) -> int:
         return len(requests[i].task.coords)
@@ -141,7 +143,7 @@ def _compiled(policy: Policy, requests: Sequence[Request], config: DecodeConfig,
 
 
 def _torch(
-    policy: Policy,
+    policy: PolicyLike,
     requests: Sequence[Request],
     config: DecodeConfig,
     report: _Reporter,
@@ -188,7 +190,7 @@ def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iter
         yield group
 
 
-def _torch_bytes(policy: Policy, n: int, rollouts: int) -> float:
+def _torch_bytes(policy: PolicyLike, n: int, rollouts: int) -> float:
     """Return the memory of a task: neighbour lists, and for each rollout attention and a dozen rows of 8 bytes."""
     return 20.0 * n * min(n, 4096) + rollouts * n * (12.0 * policy.config.heads + 100.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +12,15 @@ from numpy.typing import NDArray
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import choose_starts, costs, make_task
 from elgo.decode.types import Actions
-from elgo.model.checkpoint import check_problem
+from elgo.model.checkpoint import as_policy
 from elgo.problem.instance import Instance
 
 if TYPE_CHECKING:
-    from elgo.model.ensemble import Policy
+    from elgo.model.protocols import PolicyLike
 
 
 def rollouts(
-    policy: Policy,
+    policy: str | Path | PolicyLike,
     instance: Instance,
     starts: int | Sequence[int] | NDArray[np.integer] | None = None,
     *,
@@ -29,7 +30,7 @@ def rollouts(
 ) -> tuple[Actions, NDArray[np.float64]]:
     """Return the tours (M, T) that a policy makes from M start nodes, and their costs (M,) by the instance's distances.
 
-    - `policy`: such as load_model returns
+    - `policy`: such as load_model returns, or its name or file
     - `instance`: what to solve
     - `starts`: the start nodes; or how many, drawn with a fixed seed; by default all (100 above 1,000 nodes)
     - `rng`: samples the moves; by default the likeliest one is taken
@@ -39,7 +40,7 @@ def rollouts(
     A tour of a TSP is a permutation of the nodes 0..n-1. That of a CVRP begins with the start and has the depot's 0
     after each route; zeros fill the rows of shorter tours.
     """
-    check_problem(policy, instance.problem)
+    policy = as_policy(policy, instance.problem)
     how = policy.config.normalisation
     task = make_task(instance, how, symmetry)
     if starts is None or isinstance(starts, int):

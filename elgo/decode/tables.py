@@ -14,7 +14,7 @@ from elgo.decode.local_kernels import KernelConfig, LocalTables
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
-from elgo.model.global_policy import Encoding, split_heads
+from elgo.model.global_policy import Encoding, GlobalPolicy, split_heads
 from elgo.model.rollout import inference
 from elgo.problem.task import Task
 
@@ -52,6 +52,7 @@ def global_tables(policy: Policy, encoding: Encoding, with_table: bool) -> list[
         flat = np.zeros((heads, d), np.float32)
         zero = np.zeros(encoding.batch.coords.shape[1], np.float32)
         return [GlobalTables(none, none, none, flat, none, none, flat, flat, zero)] * batch
+    assert isinstance(net, GlobalPolicy)
     scale = 1 / math.sqrt(d)
     first = encoding.query_last[:, :0] if encoding.query_first is None else encoding.query_first * scale
     last = encoding.query_last * scale

@@ -20,6 +20,7 @@ from elgo.problem.task import ProblemName
 
 if TYPE_CHECKING:
     from elgo.model.ensemble import Policy
+    from elgo.model.protocols import MakeGlobalPolicy, PolicyLike
 
 SHIPPED = Path(__file__).parent / "weights"
 
@@ -48,23 +49,28 @@ def model_file(name: str | Path, problem: ProblemName | None = None) -> Path:
     return file
 
 
-def load_model(model: str | Path | Policy, problem: ProblemName | None = None) -> Policy:
+def load_model(
+    name: str | Path, problem: ProblemName | None = None, global_policy: MakeGlobalPolicy | None = None
+) -> Policy:
     """Return the policy of a name in the package ("elg-tsp", or "elg" and the problem) or of FILE.safetensors.
 
-    Each version of a file is read once: copy the policy with copy.deepcopy before you change its parameters. What is a
-    policy already is returned itself. Raises ValueError if the policy is not for the problem.
+    Each version of a file is read once: copy the policy with copy.deepcopy before you change its parameters.
+    `global_policy` makes the one that the file was trained with, if it is not the paper's. Raises ValueError if the
+    policy is for another problem.
     """
-    if not isinstance(model, str | Path):
-        check_problem(model, problem)
-        return model
-    file = model_file(model, problem)
+    file = model_file(name, problem)
+    if global_policy is not None:
+        return load_policy(file, problem, global_policy)
     return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, problem)
 
 
-def check_problem(policy: Policy, problem: ProblemName | None) -> None:
-    """Raise ValueError if the policy is for another problem."""
-    if problem not in (None, policy.config.problem):
-        raise ValueError(f"the policy's problem is {policy.config.problem!r}, but the instance needs {problem!r}")
+def as_policy(model: str | Path | PolicyLike, problem: ProblemName) -> PolicyLike:
+    """Return the model of a name or file, or what is a policy already; ValueError if it is for another problem."""
+    if isinstance(model, str | Path):
+        return load_model(model, problem)
+    if model.config.problem != problem:
+        raise ValueError(f"the policy's problem is {model.config.problem!r}, but the instance needs {problem!r}")
+    return model
 
 
 @lru_cache(maxsize=4)
@@ -79,14 +85,17 @@ def save_policy(path: Path, policy: Policy, training: str, dtype: type[np.floati
     atomic_write(path, save(tensors, metadata))
 
 
-def load_policy(path: Path, problem: ProblemName | None = None) -> Policy:
+def load_policy(
+    path: Path, problem: ProblemName | None = None, global_policy: MakeGlobalPolicy | None = None
+) -> Policy:
     """Return the policy in a weights file, in float32; ValueError if it is not one, or one for another problem."""
     import torch
 
     from elgo.model.ensemble import Policy
+    from elgo.model.global_policy import GlobalPolicy
 
     weights = read_weights(path, problem)
-    policy = Policy(weights.config)
+    policy = Policy(weights.config, global_policy or GlobalPolicy)
     expected = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     check_tensors(path, expected, weights.tensors)
     policy.load_state_dict({name: torch.from_numpy(value) for name, value in weights.tensors.items()})

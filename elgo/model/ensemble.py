@@ -3,8 +3,9 @@
 Shapes: B instances, M rollouts, N nodes, K neighbours, T actions, S steps.
 """
 
+import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,42 +15,48 @@ from elgo.model.env import ENVIRONMENTS, Batch, State
 from elgo.model.global_policy import Encoding, GlobalPolicy
 from elgo.model.local_policy import FoldedWeights, LocalPolicy
 from elgo.model.neighbours import ALL_LISTS, Neighbourhood, NeighbourLists, nearest, neighbour_lists, rows_of_lists
+from elgo.model.protocols import GlobalPolicyLike, MakeGlobalPolicy
 
 
 class Prepared(NamedTuple):
     """An encoding and what else no step changes: made once, instead of by every call of `scores`."""
 
-    encoding: Encoding
+    encoding: Any  # as the global policy returns it
     lists: NeighbourLists | None = None
     local: FoldedWeights | None = None
 
     @property
     def batch(self) -> Batch:
-        return self.encoding.batch
+        batch: Batch = self.encoding.batch
+        return batch
 
 
 class Policy(nn.Module):
-    """The ensemble: u_i = C tanh(u_global_i - penalty_i + u_local_i) for valid nodes, -inf otherwise."""
+    """The ensemble: u_i = C tanh(u_global_i - penalty_i + u_local_i) for valid nodes, -inf otherwise.
 
-    def __init__(self, config: PolicyConfig) -> None:
+    - `config`: everything that decides the network
+    - `global_policy`: makes the global policy from the config: the paper's, or any nn.Module that is a GlobalPolicyLike
+    """
+
+    def __init__(self, config: PolicyConfig, global_policy: MakeGlobalPolicy = GlobalPolicy) -> None:
         super().__init__()
         self.config = config
         self.env = ENVIRONMENTS[config.problem]
-        self.global_ = GlobalPolicy(config) if config.global_policy else None
+        self.global_: GlobalPolicyLike | None = global_policy(config) if config.global_policy else None
         self.local = LocalPolicy(config)
 
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def encode(self, batch: Batch) -> Encoding:
+    def encode(self, batch: Batch) -> Any:
         """Return all that does not change from step to step. Gradients flow through it."""
         if self.global_ is not None:
             return self.global_.encode(batch)
         empty = torch.empty(0, device=batch.coords.device)
         return Encoding(batch, empty, None, empty, empty, empty, empty)
 
-    def prepare(self, encoding: Encoding) -> Prepared:
+    def prepare(self, encoding: Any) -> Prepared:
         """Return the encoding for many calls of `scores`: with neighbour lists and folded weights."""
         batch, config = encoding.batch, self.config
         n = batch.coords.shape[1]
@@ -57,7 +64,7 @@ class Policy(nn.Module):
         tokens = config.has_depot + min(config.neighbours, n - config.has_depot)
         return Prepared(encoding, lists, self.local.fold(tokens) if config.local_policy else None)
 
-    def scores(self, encoding: Encoding | Prepared, state: State) -> tuple[Tensor, Tensor]:
+    def scores(self, encoding: Any, state: State) -> tuple[Tensor, Tensor]:
         """Return u_global - penalty + u_local and a mask, both (B, M, N): 0 for valid nodes, -inf for others.
 
         The scores of nodes that are not valid are finite and meaningless. Greedy decoding compares these scores: tanh
@@ -85,12 +92,12 @@ class Policy(nn.Module):
         u_local = self.local.scores(state, near, folded)
         return u_local + (config.xi - near.share(config.penalty_slack)) if config.penalty else u_local
 
-    def logits(self, encoding: Encoding | Prepared, state: State) -> Tensor:
+    def logits(self, encoding: Any, state: State) -> Tensor:
         """(B, M, N): C tanh(u), -inf where a node may not come next."""
         u, mask = self.scores(encoding, state)
         return torch.add(mask, u.tanh(), alpha=self.config.clip)
 
-    def move_log_prob(self, encoding: Encoding | Prepared, state: State, chosen: Tensor) -> Tensor:
+    def move_log_prob(self, encoding: Any, state: State, chosen: Tensor) -> Tensor:
         """(B, M) log-probability of moving to `chosen` (B, M) in each state."""
         return self.logits(encoding, state).log_softmax(-1).gather(2, chosen[:, :, None]).squeeze(2)
 
@@ -109,6 +116,6 @@ class Policy(nn.Module):
 
 def with_local(policy: Policy, on: bool) -> Policy:
     """Return a policy with the same parameters and the local policy switched on or off: how a training stage begins."""
-    other = Policy(replace(policy.config, local_policy=on))
-    other.load_state_dict(policy.state_dict())
+    other = copy.deepcopy(policy)
+    other.config = replace(policy.config, local_policy=on)
     return other

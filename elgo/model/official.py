@@ -12,6 +12,7 @@ from torch import Tensor
 from elgo.model.checkpoint import check_tensors, load_policy, save_policy
 from elgo.model.config import PolicyConfig, make_section
 from elgo.model.ensemble import Policy
+from elgo.model.global_policy import GlobalPolicy
 from elgo.problem.files import atomic_file, atomic_write
 
 # Parts of our names, and what stands for them in the published TSP and CVRP networks; replaced one after the other.
@@ -168,7 +169,7 @@ def _make_policy(source: Path, state: dict[str, Tensor], given: dict[str, Any]) 
     with torch.no_grad():
         for name, own in _published_tensors(policy).items():  # views of the parameters, but for the query of a CVRP
             own.copy_(state[name])
-        if policy.global_ is not None and policy.global_.query_load is not None:
+        if isinstance(policy.global_, GlobalPolicy) and policy.global_.query_load is not None:
             last, load = state["decoder.Wq_last.weight"].split([policy.config.width, 1], dim=1)
             policy.global_.query_last.weight.copy_(last)
             policy.global_.query_load.weight.copy_(load)

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.model.ensemble import Policy, Prepared
 from elgo.model.env import make_batch
+from elgo.model.protocols import PolicyLike
 from elgo.problem.task import Task
 
 CHECK = 16  # moves between looks at whether all CVRP rollouts are finished: for each look the host waits for the device
@@ -41,7 +41,7 @@ def inference(threads: int) -> Iterator[None]:
         yield
 
 
-def encode_tasks(policy: Policy, tasks: Sequence[Task], threads: int) -> Prepared:
+def encode_tasks(policy: PolicyLike, tasks: Sequence[Task], threads: int) -> Any:
     """Return the encoding of tasks of any sizes in one padded batch, prepared for rollouts."""
     with inference(threads):
         return policy.prepare(policy.encode(make_batch(tasks).to(policy.device)))
@@ -53,8 +53,8 @@ def device_generator(device: torch.device, rng: np.random.Generator) -> torch.Ge
 
 
 def rollout_arrays(
-    policy: Policy,
-    encoding: Prepared,
+    policy: PolicyLike,
+    encoding: Any,
     starts: NDArray[np.int64],
     generator: torch.Generator | None,
     threads: int,
@@ -70,8 +70,8 @@ def rollout_arrays(
 
 
 def rollout(
-    policy: Policy,
-    encoding: Prepared,
+    policy: PolicyLike,
+    encoding: Any,
     starts: Tensor,
     generator: torch.Generator | None = None,
     with_confidence: bool = False,
@@ -89,11 +89,11 @@ def rollout(
     for move in range(most):
         if move >= least and (move - least) % CHECK == 0 and bool(env.finished(batch, state).all()):
             break
-        scores, mask = policy.scores(encoding, state)
         if generator is None:
+            scores, mask = policy.scores(encoding, state)
             chosen = (scores + mask).argmax(-1)
         else:
-            logits = torch.add(mask, scores.tanh(), alpha=policy.config.clip)
+            logits = policy.logits(encoding, state)
             chosen = sample(logits, generator)
             if with_confidence:
                 confidence.append(logits.softmax(-1).amax(-1))

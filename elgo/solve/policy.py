@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import augmentations, best_solution, start_count, with_few_routes
-from elgo.model.checkpoint import load_model
+from elgo.model.checkpoint import as_policy
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -22,7 +22,7 @@ from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnProgress
 
 if TYPE_CHECKING:
-    from elgo.model.ensemble import Policy
+    from elgo.model.protocols import PolicyLike
 
 Nodes = NDArray[np.int64]
 
@@ -90,9 +90,9 @@ def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
     return start_count(instance.customers, config.starts), config.symmetries or SYMMETRIES
 
 
-def _load(incumbent: Incumbent) -> Policy:
+def _load(incumbent: Incumbent) -> PolicyLike:
     assert incumbent.config.policy is not None
-    return load_model(incumbent.config.policy, incumbent.instance.problem)
+    return as_policy(incumbent.config.policy, incumbent.instance.problem)
 
 
 def _rounds(count: int, first: int) -> Iterator[slice]:
@@ -104,7 +104,7 @@ def _rounds(count: int, first: int) -> Iterator[slice]:
 
 
 def _best_rollout(
-    policy: Policy, incumbent: Incumbent, tasks: list[Task], starts: Sequence[Nodes], on_progress: OnProgress | None
+    policy: PolicyLike, incumbent: Incumbent, tasks: list[Task], starts: Sequence[Nodes], on_progress: OnProgress | None
 ) -> Solution | None:
     """Return the best solution of the rollouts; None if all have more routes than there are vehicles."""
     config = incumbent.config

@@ -14,7 +14,7 @@ A state without a choice has log-probability 0 and no gradient, and is left out.
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -29,21 +29,23 @@ from elgo.decode.tables import kernel_config, local_tensors, pad_nodes
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, State, make_batch
-from elgo.model.global_policy import Encoding
+from elgo.model.global_policy import Encoding, GlobalPolicy
+from elgo.model.protocols import PolicyLike
 from elgo.problem.task import Task
 from elgo.train.log_prob_kernels import Context, GlimpseTables, States, choose, glimpse, glimpse_back, local_back
 
 SLICE = 2048  # states of which a thread takes care together; the same for any number of threads, as sums depend on it
 
 
-def fits(policy: Policy, encoding: Encoding) -> bool:
+def fits(policy: PolicyLike, encoding: Any) -> TypeGuard[Policy]:
     """Return whether the kernels know this network, and it is where they run; torch runs everywhere."""
-    on_cpu = encoding.keys.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return on_cpu and policy.config.global_policy and encoding.keys.dtype == torch.float32 and supports(policy.config)
+    if not supports(policy) or policy.global_ is None or torch.is_autocast_enabled("cpu"):
+        return False
+    return encoding.keys.device.type == "cpu" and encoding.keys.dtype == torch.float32
 
 
 def log_prob(
-    policy: Policy, batch: Batch, actions: Tensor, steps: Tensor | None = None, uncertain: Tensor | None = None
+    policy: PolicyLike, batch: Batch, actions: Tensor, steps: Tensor | None = None, uncertain: Tensor | None = None
 ) -> Tensor:
     """Return what `Policy.log_prob` does, from compiled kernels where these know the network.
 
@@ -64,10 +66,10 @@ def log_prob(
     return log_p.view(*actions.shape[:2], -1)
 
 
-def move_log_prob(policy: Policy, encoding: Encoding, state: State, chosen: Tensor) -> Tensor:
+def move_log_prob(policy: PolicyLike, encoding: Any, state: State, chosen: Tensor) -> Tensor:
     """(B, M) log-probability of moving to `chosen` (B, M), from compiled kernels where these know the network."""
     if not fits(policy, encoding):
-        return policy.move_log_prob(encoding, state, chosen)
+        return policy.logits(encoding, state).log_softmax(-1).gather(2, chosen[:, :, None]).squeeze(2)
     is_open = pad_nodes(policy.env.valid(encoding.batch, state)).float()
     free = is_open.sum(-1) > 1
     with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
@@ -96,7 +98,7 @@ def _glimpse_tables(
 ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
     """Task i's `GlimpseTables`, through which gradients flow, and the row of the second one for its states `own`."""
     net, heads = policy.global_, policy.config.heads
-    assert net is not None
+    assert isinstance(net, GlobalPolicy)
     keys = encoding.keys[i].transpose(1, 2) / math.sqrt(encoding.keys.shape[3])  # (H, d, N)
     last = encoding.query_last[i].unflatten(1, (heads, -1)).transpose(0, 1) @ keys
     if encoding.query_first is not None:

@@ -5,6 +5,7 @@ counters are the whole state. With torchrun, each process works on its share of 
 summed: the step is the same as that of one process.
 """
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import load_policy, model_file, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
+from elgo.model.global_policy import GlobalPolicy
+from elgo.model.protocols import MakeGlobalPolicy
 from elgo.train.config import Config, ImitationConfig, TrainConfig
 from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
@@ -34,7 +37,9 @@ Row = dict[str, float]
 class Trainer:
     """Weights, optimiser and counters of a run, and one step of it."""
 
-    def __init__(self, config: Config, folder: RunFolder, processes: Processes) -> None:
+    def __init__(
+        self, config: Config, folder: RunFolder, processes: Processes, global_policy: MakeGlobalPolicy = GlobalPolicy
+    ) -> None:
         self.config, self.folder, self.processes = config, folder, processes
         self.state = RunState()
         options = config.method
@@ -46,8 +51,8 @@ class Trainer:
         torch.manual_seed(config.train.seed)
         saved = folder.load()
         init = config.train.init if saved is None else ""
-        policy = initial_policy(config.policy, init) if init else Policy(config.policy)
-        self._adopt(policy, joint=config.train.global_steps == 0 and config.policy.local_policy)
+        made = initial_policy(config.policy, init, global_policy) if init else Policy(config.policy, global_policy)
+        self._adopt(made, joint=config.train.global_steps == 0 and config.policy.local_policy)
         if saved is not None:
             self._restore(saved)
 
@@ -91,7 +96,7 @@ class Trainer:
 
     def averaged(self) -> Policy:
         """Return the policy with the averaged weights, or with the weights if they are not averaged."""
-        policy = Policy(self.policy.config).to(self.processes.device).eval()
+        policy = copy.deepcopy(self.policy).eval()
         policy.load_state_dict(self.average if self.config.train.ema else self.policy.state_dict())
         return policy
 
@@ -176,10 +181,10 @@ def rate_factor(config: TrainConfig, step: int, done: float) -> float:
     return warm if config.schedule == "constant" else warm * max(0.0, 1.0 - done)
 
 
-def initial_policy(config: PolicyConfig, name: str) -> Policy:
+def initial_policy(config: PolicyConfig, name: str, global_policy: MakeGlobalPolicy = GlobalPolicy) -> Policy:
     """Return a model of the package by name, or that of a file; ValueError if its network is not that of the config."""
     path = model_file(name, config.problem)
-    policy = load_policy(path, config.problem)
+    policy = load_policy(path, config.problem, global_policy)
     found = replace(policy.config, local_policy=config.local_policy)  # a stage may switch that one
     for field, value in asdict(config).items():
         if getattr(found, field) != value:
@@ -193,10 +198,12 @@ def train(
     data: Path,
     on_row: Callable[[Row], None] = lambda row: None,
     on_message: Callable[[str], None] = lambda line: None,
+    global_policy: MakeGlobalPolicy = GlobalPolicy,
 ) -> Path:
     """Start or continue the run in folder `path`, with validation sets in folder `data`; return the weights file.
 
-    `on_row` gets the row of each step, `on_message` lines about the labelling of validation sets.
+    `on_row` gets the row of each step, `on_message` lines about the labelling of validation sets; `global_policy` makes
+    the global policy of the ensemble, if it is not the paper's.
     """
     check_labels(config)
     keep_freed_memory()
@@ -204,7 +211,7 @@ def train(
     with processes.first_alone():
         folder = RunFolder(path, config)
         sets = {name: validation_set(data, config.policy.problem, name, on_message) for name in config.validation.sets}
-    trainer = Trainer(config, folder, processes)
+    trainer = Trainer(config, folder, processes, global_policy)
     logged = trainer.state.step - bool(trainer.state.row)  # a row whose validation was interrupted comes again
     log = RunLog(folder, logged, processes.rank)
     try:

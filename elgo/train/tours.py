@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elgo.decode.multistart import make_task, routes
-from elgo.model.checkpoint import check_problem
+from elgo.model.checkpoint import as_policy
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from elgo.model.ensemble import Policy
+    from elgo.model.protocols import PolicyLike
 
 
-def log_prob(policy: Policy, instance: Instance, tours: Iterable[Sequence[int] | NDArray[np.integer]]) -> Tensor:
+def log_prob(
+    policy: str | Path | PolicyLike, instance: Instance, tours: Iterable[Sequence[int] | NDArray[np.integer]]
+) -> Tensor:
     """Return log p (M,) of each of M tours, given its start node, as a tensor through which gradients flow.
 
-    - `policy`: such as load_model returns
+    - `policy`: such as load_model returns, or its name or file
     - `instance`: what is solved
     - `tours`: node sequences as `rollouts` returns them; they may differ in length
 
@@ -35,7 +38,7 @@ def log_prob(policy: Policy, instance: Instance, tours: Iterable[Sequence[int] |
     from elgo.model.env import make_batch
     from elgo.train.log_prob import log_prob as batch_log_prob
 
-    check_problem(policy, instance.problem)
+    policy = as_policy(policy, instance.problem)
     task = make_task(instance, policy.config.normalisation)
     sequences = [_moves(instance, number, np.asarray(tour)) for number, tour in enumerate(tours)]
     longest = max(map(len, sequences), default=0)

@@ -259,8 +259,8 @@ def test_blocks_of_one_rollout(threads: int, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_supports() -> None:
-    assert supports(small_config("tsp"))
-    assert not supports(small_config("tsp", local_layers=3))
+    assert supports(random_policy(small_config("tsp")))
+    assert not supports(random_policy(small_config("tsp", local_layers=3)))
 
 
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:

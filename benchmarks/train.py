@@ -45,11 +45,10 @@ from elgo.train.config import ReinforceConfig
 from elgo.train.imitate import imitation_loss, make_imitation_batch
 from elgo.train.labelling import Labelled, label
 from elgo.train.processes import keep_freed_memory
-from elgo.train.reinforce import advantages, reinforce_loss, rollout_batches, sample_rollouts
+from elgo.train.reinforce import CPU_MEMORY, advantages, parts_in_memory, reinforce_loss, sample_rollouts
 
 SEED = 0
 SEQUENCES = 4  # per solution in imitation
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -148,10 +147,10 @@ def baseline_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Seque
 
 def our_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[Task], threads: int) -> None:
     rngs = [np.random.default_rng([SEED, i]) for i in range(len(tasks))]
-    rollouts = sample_rollouts(policy, tasks, 0, rngs, DecodeConfig(threads=threads))
+    sampled = sample_rollouts(policy, tasks, make_batch(tasks), ReinforceConfig(), rngs, DecodeConfig(threads=threads))
     optimiser.zero_grad(set_to_none=True)
-    for chunk in rollout_batches(tasks, rollouts, ReinforceConfig(), CPU):
-        (reinforce_loss(policy, *chunk) / len(tasks)).backward()
+    for part in parts_in_memory(sampled, CPU_MEMORY):
+        (reinforce_loss(policy, *part) / len(tasks)).backward()
     optimiser.step()
 
 

@@ -90,6 +90,7 @@ def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | N
 
 
 def use_compiled(policy: PolicyLike, config: DecodeConfig) -> bool:
+    """Return whether the compiled path makes this policy's rollouts."""
     if config.path == "torch":
         return False
     from elgo.decode.compiled import supports

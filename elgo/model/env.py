@@ -35,6 +35,10 @@ class Batch(NamedTuple):
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         return self._map(lambda x: x.to(device, non_blocking=non_blocking))
 
+    def pin_memory(self) -> Batch:
+        """Return a copy from which a GPU can fetch the batch without waiting."""
+        return self._map(Tensor.pin_memory)
+
     def select(self, rows: Tensor | slice) -> Batch:
         """Return some of the tasks, with the padding of the whole batch."""
         part = self._map(lambda x: x[rows])

@@ -79,8 +79,8 @@ def rollout(
 ) -> Rolled:
     """Return rollouts from starts (B, M): greedy, or sampled if a generator is given.
 
-    A finished rollout stays where it is until all of them are. `on_steps` is told of all steps made so far. Nothing
-    here waits for the device but a look, from time to time, whether all rollouts are finished; in TSP not even that.
+    A finished rollout stays where it is until all of them are. `on_steps` is told of all steps made so far. Nothing in
+    the loop waits for the device but a look every CHECK moves whether all rollouts are finished; in TSP not even that.
     """
     env, batch = policy.env, encoding.batch
     actions, confidence = [starts], [torch.zeros(starts.shape, device=starts.device)]
@@ -100,7 +100,15 @@ def rollout(
         state = env.step(batch, state, chosen)
         actions.append(chosen)
         on_steps(len(actions) * starts.numel())
-    return Rolled(torch.stack(actions, dim=2), torch.stack(confidence, dim=2) if with_confidence else None)
+    length = len(actions) if least == most else _used(torch.stack(actions))
+    made, sure = (torch.stack(x[:length], dim=2) for x in (actions, confidence))
+    return Rolled(made, sure if with_confidence else None)
+
+
+def _used(actions: Tensor) -> int:
+    """The number of actions (T, B, M) up to the last return of all CVRP rollouts; afterwards they wait at the depot."""
+    away = actions.flatten(1).any(1)
+    return int((away * torch.arange(len(away), device=away.device)).max()) + 2
 
 
 def sample(logits: Tensor, generator: torch.Generator) -> Tensor:

@@ -51,16 +51,13 @@ class ReinforceConfig:
 
     starts: int = 0  # rollouts per instance; 0: one from every node
     confidence_threshold: float = 1.0  # skip states whose likeliest move has at least this probability; 1: none
-    chunk: int = 4  # instances whose log-probabilities are computed at once; confidence_threshold needs 1
 
     def __post_init__(self) -> None:
-        check_at_least(self, starts=0, chunk=1)
+        check_at_least(self, starts=0)
         if not 0 < self.confidence_threshold <= 1:
             raise ValueError(
                 f"confidence_threshold is {self.confidence_threshold}, must be greater than 0 and at most 1"
             )
-        if self.confidence_threshold < 1 and self.chunk != 1:
-            raise ValueError(f"chunk is {self.chunk}, must be 1 if confidence_threshold is less than 1")
 
 
 @dataclass(frozen=True)

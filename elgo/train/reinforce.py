@@ -1,7 +1,8 @@
 """REINFORCE with the shared baseline, the paper's training method.
 
-Rollouts are sampled without gradients by the decoder; their log-probabilities are then recomputed in parallel, a few
-instances at a time. That gives the gradient of stepping with autograd for a fraction of its time and memory.
+Rollouts are sampled without gradients; their log-probabilities are then recomputed in parallel, of as many instances at
+a time as fit into memory. That gives the gradient of stepping with autograd for a fraction of its time and memory. On a
+CPU the compiled decoder makes the rollouts. Elsewhere torch does: they stay on the device, where they are also drawn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,17 +13,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.decode.decoder import DecodeConfig, decode
+from elgo.decode.decoder import DecodeConfig, decode, use_compiled
 from elgo.decode.multistart import all_starts
 from elgo.decode.types import Rollouts
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
+from elgo.model.rollout import Rolled, device_generator, rollout
 from elgo.problem.task import Task
 from elgo.train.config import Config, ReinforceConfig, parse_set
 from elgo.train.data import random_tasks, step_rng
 from elgo.train.log_prob import log_prob
+from elgo.train.prefetch import Prefetch
 from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
+
+STATE_BYTES = 250.0  # memory of the gradient, per state and node
+CPU_MEMORY = 2.0**30  # that a gradient may take: more is no faster
+
+
+class DataKey(NamedTuple):
+    """What decides the instances of a step, besides the config."""
+
+    step: int
+    gaps: tuple[float, ...]  # of the last validation
+
+
+class Instances(NamedTuple):
+    """The instances of a step."""
+
+    tasks: list[Task]  # of all processes
+    mine: Sequence[Task]  # of this process
+    batch: Batch  # of this process
 
 
 class Reinforce:
@@ -31,25 +52,36 @@ class Reinforce:
     def __init__(self, config: Config, options: ReinforceConfig, processes: Processes) -> None:
         self.config, self.options, self.processes = config, options, processes
         self.decoding = DecodeConfig(threads=torch.get_num_threads())
+        self.data = Prefetch(self.instances, ahead=processes.device.type != "cpu")
 
     def backward(self, policy: Policy, state: RunState) -> StepLoss:
         """Add the gradient of the summed loss of this process's share to the policy's parameters."""
         config, device = self.config, self.processes.device
-        rng = step_rng(config.train.seed, state.step)
-        tasks = random_tasks(config.policy, config.data, self.distribution(state, rng), rng)
-        mine, numbers = self.processes.share(tasks), self.processes.share(range(len(tasks)))
+        key = DataKey(state.step, tuple(state.gaps))
+        tasks, mine, batch = self.data.get(key, key._replace(step=state.step + 1))
+        numbers = self.processes.share(range(len(tasks)))
         rngs = [step_rng(config.train.seed, state.step, purpose=2 + number) for number in numbers]
-        rollouts = sample_rollouts(policy, mine, self.options.starts, rngs, self.decoding)
         total = torch.zeros((), device=device)
-        for chunk in rollout_batches(mine, rollouts, self.options, device):
-            with self.processes.autocast(config.train.amp):
-                loss = reinforce_loss(policy, *chunk)
-            if loss.requires_grad:  # False if the policy was confident everywhere
-                loss.backward()
-            total += loss.detach()
+        if mine:
+            batch = batch.to(device, non_blocking=True)
+            sampled = sample_rollouts(policy, mine, batch, self.options, rngs, self.decoding)
+            for part in parts_in_memory(sampled, gradient_memory(device)):
+                with self.processes.autocast(config.train.amp):
+                    loss = reinforce_loss(policy, *part)
+                if loss.requires_grad:  # False if the policy was confident everywhere
+                    loss.backward()
+                total += loss.detach()
         return StepLoss(total, torch.tensor(float(len(mine)), device=device), len(tasks))
 
-    def distribution(self, state: RunState, rng: np.random.Generator) -> str:
+    def instances(self, key: DataKey) -> Instances:
+        """Return the instances of a step, where a GPU can fetch them without waiting."""
+        rng = step_rng(self.config.train.seed, key.step)
+        tasks = random_tasks(self.config.policy, self.config.data, self.distribution(key, rng), rng)
+        mine = self.processes.share(tasks)
+        batch = make_batch(mine or tasks)
+        return Instances(tasks, mine, batch.pin_memory() if self.processes.device.type == "cuda" else batch)
+
+    def distribution(self, state: RunState | DataKey, rng: np.random.Generator) -> str:
         """Return the distribution of a step's instances: the next given one, or one drawn by the validation gaps."""
         if self.config.data.distribution != "adaptive":
             given = self.config.data.distribution.split(",")
@@ -61,7 +93,8 @@ class Reinforce:
         return str(rng.choice(list(gaps), p=distribution_probabilities(list(gaps.values()))))
 
     def close(self) -> None:
-        """Nothing runs in the background."""
+        """End the thread that makes instances."""
+        self.data.close()
 
 
 def distribution_probabilities(gaps: Sequence[float]) -> NDArray[np.float64]:
@@ -70,43 +103,74 @@ def distribution_probabilities(gaps: Sequence[float]) -> NDArray[np.float64]:
     return weight / weight.sum()
 
 
-def sample_rollouts(
-    policy: Policy, tasks: Sequence[Task], starts: int, rngs: Sequence[np.random.Generator], config: DecodeConfig
-) -> list[Rollouts]:
-    """Return sampled rollouts of each task from `starts` random nodes, or from all nodes if that is 0.
-
-    Each task has its own generator: its rollouts do not depend on which other tasks are in this process.
-    """
-    chosen = [_choose(all_starts(task), starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
-    return decode(policy, tasks, chosen, config, rngs)
-
-
-def _choose(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return nodes if count in (0, len(nodes)) else rng.choice(nodes, count, replace=count > len(nodes))
-
-
-class RolloutBatch(NamedTuple):
-    """Rollouts of a few tasks, as the loss takes them."""
+class SampledRollouts(NamedTuple):
+    """Rollouts of some tasks, as the loss takes them."""
 
     batch: Batch
-    actions: Tensor  # (B, M, T)
+    actions: Tensor  # (B, M, T); a finished rollout stays at its last node
     uncertain: Tensor | None  # (B, M, T - 1) False where the policy was so confident that the move teaches nothing
 
 
-def rollout_batches(
-    tasks: Sequence[Task], rollouts: Sequence[Rollouts], options: ReinforceConfig, device: torch.device
-) -> Iterator[RolloutBatch]:
-    """Yield the rollouts, those of `chunk` tasks at a time, padded with the last node."""
-    for begin in range(0, len(tasks), options.chunk):
-        part = slice(begin, begin + options.chunk)
-        longest = max(own.actions.shape[1] for own in rollouts[part])
-        actions = [np.pad(x.actions, ((0, 0), (0, longest - x.actions.shape[1])), mode="edge") for x in rollouts[part]]
-        uncertain = None
-        if options.confidence_threshold < 1:  # one task: nothing is padded
-            confidence = torch.from_numpy(rollouts[begin].confidence[None, :, 1:])
-            uncertain = (confidence < options.confidence_threshold).to(device)
-        batch = make_batch(tasks[part]).to(device)
-        yield RolloutBatch(batch, torch.from_numpy(np.stack(actions)).long().to(device), uncertain)
+def sample_rollouts(
+    policy: Policy,
+    tasks: Sequence[Task],
+    batch: Batch,
+    options: ReinforceConfig,
+    rngs: Sequence[np.random.Generator],
+    config: DecodeConfig,
+) -> SampledRollouts:
+    """Return sampled rollouts of the tasks, which are also given as a batch on the policy's device.
+
+    Each task has its own generator, so that its rollouts from the compiled path do not depend on which other tasks are
+    in this process. On a device the first one seeds the noise for all of them.
+    """
+    starts = [_choose(all_starts(task), options.starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
+    threshold = options.confidence_threshold
+    if use_compiled(policy, config):
+        sampled = _stacked(decode(policy, tasks, starts, config, rngs))
+    else:
+        most = max(map(len, starts))  # a task with fewer nodes repeats its last start
+        first = np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in starts])
+        generator = device_generator(policy.device, rngs[0])
+        with torch.no_grad():
+            encoding = policy.prepare(policy.encode(batch))
+            given = torch.from_numpy(first).to(policy.device)
+            sampled = rollout(policy, encoding, given, generator, with_confidence=threshold < 1)
+    uncertain = None
+    if threshold < 1 and sampled.confidence is not None:
+        uncertain = sampled.confidence[:, :, 1:] < threshold
+    return SampledRollouts(batch, sampled.actions, uncertain)
+
+
+def _choose(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return `count` random nodes; all of them if that is 0."""
+    return nodes if count in (0, len(nodes)) else rng.choice(nodes, count, replace=count > len(nodes))
+
+
+def _stacked(rollouts: Sequence[Rollouts]) -> Rolled:
+    """Return actions and confidence (B, M, T) of rollouts that may differ in length; the policy is sure to stay."""
+    longest = max(own.actions.shape[1] for own in rollouts)
+    pads = [((0, 0), (0, longest - own.actions.shape[1])) for own in rollouts]
+    actions = [np.pad(own.actions, pad, mode="edge") for own, pad in zip(rollouts, pads, strict=True)]
+    confidence = [np.pad(own.confidence, pad, constant_values=1) for own, pad in zip(rollouts, pads, strict=True)]
+    return Rolled(torch.from_numpy(np.stack(actions)).long(), torch.from_numpy(np.stack(confidence)))
+
+
+def gradient_memory(device: torch.device) -> float:
+    """Return the bytes that a gradient may take: half of a GPU's memory, the same in every session of a run."""
+    if device.type != "cuda":
+        return CPU_MEMORY
+    return torch.cuda.get_device_properties(device).total_memory / 2
+
+
+def parts_in_memory(sampled: SampledRollouts, memory: float) -> Iterator[SampledRollouts]:
+    """Yield the rollouts of as many tasks at a time as have gradients that fit into so many bytes; at least one."""
+    batch, actions, uncertain = sampled
+    each = actions[0].numel() * batch.coords.shape[1] * STATE_BYTES
+    size = max(1, int(memory / each)) if uncertain is None else 1  # which log_prob takes of one task only
+    for begin in range(0, len(actions), size):
+        part = slice(begin, begin + size)
+        yield SampledRollouts(batch.select(part), actions[part], None if uncertain is None else uncertain[part])
 
 
 def advantages(length: Tensor) -> Tensor:

@@ -84,9 +84,7 @@ def toml(config: Config, path: Path) -> Path:
     return path
 
 
-def make_config(
-    tmp_path: Path, method: str, problem: str, steps: int, chunk: int = 4, **train_fields: object
-) -> Config:
+def make_config(tmp_path: Path, method: str, problem: str, steps: int, **train_fields: object) -> Config:
     """A run of tiny steps on stored labels or random instances, validated now and then."""
     store = tmp_path / "store"
     if method == "imitate" and not store.exists():
@@ -96,7 +94,7 @@ def make_config(
     return Config(
         PolicyConfig(problem, **NETWORK | network),
         DataConfig("10", batch=3),
-        ImitationConfig(sequences=4, labels=(str(store),)) if imitates else ReinforceConfig(starts=4, chunk=chunk),
+        ImitationConfig(sequences=4, labels=(str(store),)) if imitates else ReinforceConfig(starts=4),
         TrainConfig(steps=steps, **{"lr": 1e-3, "checkpoint_minutes": 0.0, **train_fields}),
         ValidationConfig(("uniform-10-3",), every=10, starts=3),
     )
@@ -110,7 +108,7 @@ def make_config(
     [
         ("imitate", "tsp", {"ema": 0.9, "global_steps": 10, "schedule": "linear", "warmup": 5, "clip_norm": 1.0}),
         ("imitate", "cvrp", {"ema": 0.9, "optimiser": "muon", "weight_decay": 0.1, "warmup": 5, "clip_norm": 1.0}),
-        ("reinforce", "cvrp", {"optimiser": "adam", "global_steps": 10, "ema": 0.5, "chunk": 2}),
+        ("reinforce", "cvrp", {"optimiser": "adam", "global_steps": 10, "ema": 0.5}),
     ],
 )
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
@@ -253,7 +251,7 @@ def test_a_run_folder_tells_what_made_it(tmp_path: Path) -> None:
     ("method", "problem", "fields"),
     [
         ("imitate", "cvrp", {"global_steps": 2, "weight_decay": 0.1}),
-        ("reinforce", "tsp", {"optimiser": "adam", "chunk": 2}),
+        ("reinforce", "tsp", {"optimiser": "adam"}),
     ],
 )
 def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: dict, tmp_path: Path) -> None:
@@ -271,7 +269,7 @@ def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: 
     largest = max(float(state["exp_avg"].abs().max()) for state in moments.values())
     for number, (name, value) in enumerate(one["policy"].items()):
         mean, square = moments[number]["exp_avg"], moments[number]["exp_avg_sq"]
-        torch.testing.assert_close(two["optimiser"]["state"][number]["exp_avg"], mean, rtol=0, atol=1e-5 * largest)
+        torch.testing.assert_close(two["optimiser"]["state"][number]["exp_avg"], mean, rtol=0, atol=1e-4 * largest)
         # Adam makes a step of the rate's size from any gradient: one that is only rounding goes either way.
         real = square.sqrt() > 1e-4 * largest
         assert not bool(((two["policy"][name] - value).abs()[real] > 1e-5).any()), name
@@ -563,7 +561,7 @@ def test_time_decides_without_steps(tmp_path: Path) -> None:
 def test_every_config_trains(name: str, tmp_path: Path) -> None:
     config = load_config(name)
     problem, imitates = config.policy.problem, config.method_name == "imitate"
-    sets = [*OVERRIDES, "data.sizes=10", "data.batch=2", "reinforce.chunk=1"]
+    sets = [*OVERRIDES, "data.sizes=10", "data.batch=2"]
     sets += ['validation.sets=["uniform-10-2", "cluster-10-2"]', "validation.every=2", "validation.starts=2"]
     sets += ["validation.best_on=cluster-10-2"]
     sets += [f"train.global_steps={1 if config.train.global_steps else 0}"]

@@ -11,17 +11,30 @@ from torch import Tensor
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.model.env import Batch
+from elgo.model.env import Batch, make_batch
 from elgo.problem.task import Task
 from elgo.train.config import ReinforceConfig
-from elgo.train.reinforce import advantages, reinforce_loss, rollout_batches, sample_rollouts
+from elgo.train.reinforce import (
+    SampledRollouts,
+    advantages,
+    parts_in_memory,
+    reinforce_loss,
+    sample_rollouts,
+)
 
-ONE = DecodeConfig(threads=1)
-CPU = torch.device("cpu")
+PATHS = ("compiled", "torch")
 
 
 def generators(count: int, seed: int = 0) -> list[np.random.Generator]:
     return [np.random.default_rng([seed, i]) for i in range(count)]
+
+
+def sampled(
+    policy: Policy, tasks: list[Task], starts: int, seed: int = 0, threshold: float = 1.0, path: str = "auto"
+) -> SampledRollouts:
+    options = ReinforceConfig(starts, threshold)
+    decoding = DecodeConfig(path=path, threads=1)
+    return sample_rollouts(policy, tasks, make_batch(tasks), options, generators(len(tasks), seed), decoding)
 
 
 def stepped_log_prob(policy: Policy, batch: Batch, actions: Tensor) -> Tensor:
@@ -50,12 +63,12 @@ def tasks_of(problem: str, sizes: list[int], seed: int = 0) -> list[Task]:
 def test_parallel_gradient_equals_stepping(problem: str, changes: dict) -> None:
     policy = small_policy(problem, **changes)
     tasks = tasks_of(problem, [12, 9, 12])  # the middle one is padded
-    rollouts = sample_rollouts(policy, tasks, 6, generators(3), ONE)
-    ((batch, actions, _),) = rollout_batches(tasks, rollouts, ReinforceConfig(chunk=3), CPU)
+    batch, actions, _ = sampled(policy, tasks, 6)
     log_p = stepped_log_prob(policy, batch, actions)
     torch.testing.assert_close(policy.log_prob(batch, actions).sum(-1), log_p, rtol=1e-5, atol=1e-4)
-    pairs = zip(tasks, rollouts, strict=True)
-    lengths = [[naive.length(task, walk) for walk in walks.tolist()] for task, (walks, _) in pairs]
+    lengths = [
+        [naive.length(task, walk) for walk in walks] for task, walks in zip(tasks, actions.tolist(), strict=True)
+    ]
     mean = np.mean(lengths, axis=1, keepdims=True)
     weight = torch.tensor((mean - lengths) / (mean - lengths).max(axis=1, keepdims=True)).float()
     expected = gradients(policy, -(weight * log_p).sum() / 6)
@@ -66,15 +79,35 @@ def test_parallel_gradient_equals_stepping(problem: str, changes: dict) -> None:
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_chunks_do_not_matter(problem: str) -> None:
+def test_memory_decides_how_many_tasks_are_taken_at_once(problem: str) -> None:
+    """It does not change the gradient."""
     policy = small_policy(problem)
-    tasks = tasks_of(problem, [10, 10, 7, 12])
-    rollouts = sample_rollouts(policy, tasks, 5, generators(4), ONE)
+    whole = sampled(policy, tasks_of(problem, [10, 10, 7, 12]), 5)
+    each = whole.actions[0].numel() * 12 * 250
     found = []
-    for chunk in (4, 1):
-        batches = rollout_batches(tasks, rollouts, ReinforceConfig(chunk=chunk), CPU)
-        found.append(gradients(policy, sum(reinforce_loss(policy, *part) for part in batches)))
-    assert_same_gradients(*found)
+    for memory, sizes in ((1e9, [4]), (2.5 * each, [2, 2]), (0.0, [1, 1, 1, 1])):
+        parts = list(parts_in_memory(whole, memory))
+        assert [len(part.actions) for part in parts] == sizes
+        found.append(gradients(policy, sum(reinforce_loss(policy, *part) for part in parts)))
+    assert_same_gradients(found[0], found[1])
+    assert_same_gradients(found[0], found[2])
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_rollouts_on_a_device_follow_from_their_generator(problem: str) -> None:
+    """The torch path, as on a GPU: solutions, the same with the same seed, and confidence if it is needed."""
+    policy, tasks = small_policy(problem, clip=5.0), tasks_of(problem, [12, 12, 9])
+    first, again, other = (sampled(policy, tasks, 6, seed, path="torch").actions for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert first.shape != other.shape or not torch.equal(first, other)
+    for task, walks in zip(tasks, first.tolist(), strict=True):
+        assert all(naive.is_solution(task, list(dict.fromkeys(walk)) if problem == "tsp" else walk) for walk in walks)
+    found = sampled(policy, tasks, 6, threshold=0.5, path="torch")
+    assert torch.equal(found.actions, first)
+    state = policy.env.along(found.batch, first, torch.arange(1, first.shape[2]))
+    likeliest = policy.logits(policy.encode(found.batch), state).softmax(-1).amax(-1).view(found.uncertain.shape)
+    assert torch.equal(found.uncertain, likeliest < 0.5)
+    assert 0.1 < found.uncertain.float().mean() < 0.9
 
 
 def test_advantages_by_hand() -> None:
@@ -98,35 +131,18 @@ def test_equally_long_rollouts_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_rollouts_are_solutions_from_different_starts(problem: str) -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_rollouts_are_solutions_from_different_starts(path: str, problem: str) -> None:
     policy = small_policy(problem)
-    tasks = tasks_of(problem, [12, 12, 9])
-    for task, (walks, _) in zip(tasks, sample_rollouts(policy, tasks, 0, generators(3), ONE), strict=True):
-        assert all(naive.is_solution(task, walk) for walk in walks.tolist())
-        assert walks[:, 0].tolist() == list(range(problem == "cvrp", len(task.coords)))
-    for walks, _ in sample_rollouts(policy, tasks, 4, generators(3), ONE):
-        assert len(set(walks[:, 0].tolist())) == len(walks) == 4
-    many = sample_rollouts(policy, tasks, 30, generators(3), ONE)  # more than there are nodes
-    assert [len(walks) for walks, _ in many] == [30, 30, 30]
-
-
-def tours(*args: object) -> list[np.ndarray]:
-    return [rollouts.actions for rollouts in sample_rollouts(*args)]
-
-
-@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_rollouts_do_not_depend_on_the_company(problem: str) -> None:
-    policy, tasks = small_policy(problem), tasks_of(problem, [12, 12, 12, 12])
-    together = tours(policy, tasks, 5, generators(4), ONE)
-    again = tours(policy, tasks, 5, generators(4), ONE)
-    half = tours(policy, tasks[1::2], 5, generators(4)[1::2], ONE)
-    other = tours(policy, tasks, 5, generators(4, seed=1), ONE)
-    for i in range(4):
-        assert np.array_equal(together[i], again[i])
-    for a, b in zip(together[1::2], half, strict=True):
-        width = min(a.shape[1], b.shape[1])  # behind it, rollouts only wait at the depot
-        assert np.array_equal(a[:, :width], b[:, :width])
-    assert not all(np.array_equal(a[:, :7], b[:, :7]) for a, b in zip(together, other, strict=True))
+    tasks = tasks_of(problem, [12, 12])
+    walks = sampled(policy, tasks, 0, path=path).actions
+    for task, own in zip(tasks, walks.tolist(), strict=True):
+        assert all(naive.is_solution(task, walk) for walk in own)
+        assert [walk[0] for walk in own] == list(range(problem == "cvrp", len(task.coords)))
+    for own in sampled(policy, tasks, 4, path=path).actions.tolist():
+        assert len({walk[0] for walk in own}) == len(own) == 4
+    many = sampled(policy, tasks, 30, path=path).actions  # more than there are nodes
+    assert many.shape[:2] == (2, 30)
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
@@ -137,8 +153,7 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str) -> None:
     optimiser = torch.optim.Adam(policy.parameters(), lr=5e-3)
     lengths = []
     for step in range(30):
-        rollouts = sample_rollouts(policy, tasks, 0, generators(3, step), ONE)
-        ((batch, actions, _),) = rollout_batches(tasks, rollouts, ReinforceConfig(chunk=3), CPU)
+        batch, actions, _ = sampled(policy, tasks, 0, step)
         lengths.append(float(policy.env.length(batch, actions).mean()))
         optimiser.zero_grad()
         (reinforce_loss(policy, batch, actions) / 3).backward()
@@ -150,11 +165,9 @@ def test_rollouts_of_a_few_instances_become_shorter(problem: str) -> None:
 def test_confident_states_hardly_matter(problem: str) -> None:
     policy = random_policy(small_config(problem), scale=3.0)
     (task,) = tasks_of(problem, [20])
-    rollouts = sample_rollouts(policy, [task], 6, generators(1), ONE)
     found = {}
     for threshold in (1.0, 0.999):
-        options = ReinforceConfig(confidence_threshold=threshold, chunk=1)
-        ((batch, actions, uncertain),) = rollout_batches([task], rollouts, options, CPU)
+        batch, actions, uncertain = sampled(policy, [task], 6, threshold=threshold)
         found[threshold] = gradients(policy, reinforce_loss(policy, batch, actions, uncertain))
     assert uncertain is not None
     assert uncertain.shape == (1, 6, actions.shape[2] - 1)
@@ -167,8 +180,7 @@ def test_confident_states_hardly_matter(problem: str) -> None:
 
 def test_no_gradient_if_the_policy_is_confident_everywhere() -> None:
     policy, tasks = small_policy("cvrp"), tasks_of("cvrp", [9])
-    rollouts = sample_rollouts(policy, tasks, 4, generators(1), ONE)
-    ((batch, actions, _),) = rollout_batches(tasks, rollouts, ReinforceConfig(), CPU)
+    batch, actions, _ = sampled(policy, tasks, 4)
     loss = reinforce_loss(policy, batch, actions, torch.zeros(1, 4, actions.shape[2] - 1, dtype=torch.bool))
     assert float(loss) == 0
     assert not loss.requires_grad

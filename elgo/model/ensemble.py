@@ -60,7 +60,7 @@ class Policy(nn.Module):
         """Return the encoding for many calls of `scores`: with neighbour lists and folded weights."""
         batch, config = encoding.batch, self.config
         n = batch.coords.shape[1]
-        lists = neighbour_lists(batch, batch.coords, config.has_depot) if n <= ALL_LISTS else None
+        lists = neighbour_lists(batch, batch.coords, config.has_depot, config.neighbours) if n <= ALL_LISTS else None
         tokens = config.has_depot + min(config.neighbours, n - config.has_depot)
         return Prepared(encoding, lists, self.local.fold(tokens) if config.local_policy else None)
 
@@ -79,8 +79,8 @@ class Policy(nn.Module):
         if config.penalty:
             u = u - config.xi  # xi outside of N_K; less for its nodes, which get the difference back below
         if config.penalty or config.local_policy:
-            lists, row = rows_of_lists(batch, state.current, config.has_depot, prepared.lists)
-            near = nearest(lists, row, state.current, valid, config.neighbours)
+            lists, row = rows_of_lists(batch, state.current, config.has_depot, config.neighbours, prepared.lists)
+            near = nearest(lists, row, state.current, valid)
             u = u.scatter_add(2, near.node, self._neighbour_scores(state, near, prepared.local))
         return u, mask
 

@@ -19,6 +19,7 @@ class NeighbourLists(NamedTuple):
     """The candidates around each of P nodes of an instance, the same in every state."""
 
     order: Tensor  # (B * P, C) nearest first; of equal distances the lower index comes first
+    rank: Tensor  # (K,) 0 to K - 1
     seen: Tensor  # (B * P * N, 2 or 3) float32 rho, theta and in CVRP demand of each node, all 0 for the depot
 
 
@@ -41,8 +42,8 @@ class Neighbourhood(NamedTuple):
         return self.relative * (self.radius / (self.radius + slack)) if slack else self.relative
 
 
-def neighbour_lists(batch: Batch, points: Tensor, has_depot: bool) -> NeighbourLists:
-    """Sort the candidates around points (B, P, 2)."""
+def neighbour_lists(batch: Batch, points: Tensor, has_depot: bool, k: int) -> NeighbourLists:
+    """Sort the candidates around points (B, P, 2), for neighbourhoods of k of them."""
     dx = batch.coords[:, None, :, 0] - points[:, :, None, 0]
     dy = batch.coords[:, None, :, 1] - points[:, :, None, 1]
     rho, theta = (dx * dx + dy * dy).sqrt().float(), torch.atan2(dy, dx).float()
@@ -52,11 +53,12 @@ def neighbour_lists(batch: Batch, points: Tensor, has_depot: bool) -> NeighbourL
     if has_depot:  # a token without distance or angle: those of a far depot would grow with N
         rho[:, :, 0] = theta[:, :, 0] = 0
     seen = [rho, theta, batch.demand[:, None].float().expand_as(rho)][: 2 + has_depot]
-    return NeighbourLists(order.flatten(0, 1), torch.stack(seen, dim=3).flatten(0, 2))
+    rank = torch.arange(min(k, order.shape[2]), device=rho.device)
+    return NeighbourLists(order.flatten(0, 1), rank, torch.stack(seen, dim=3).flatten(0, 2))
 
 
 def rows_of_lists(
-    batch: Batch, current: Tensor, has_depot: bool, lists: NeighbourLists | None
+    batch: Batch, current: Tensor, has_depot: bool, k: int, lists: NeighbourLists | None
 ) -> tuple[NeighbourLists, Tensor]:
     """The lists of all nodes and the rows (B, M) of the current ones in them.
 
@@ -64,22 +66,22 @@ def rows_of_lists(
     """
     n = batch.coords.shape[1]
     if lists is None and n > min(current.shape[1], ALL_LISTS):
-        lists = neighbour_lists(batch, gather_nodes(batch.coords, current), has_depot)
+        lists = neighbour_lists(batch, gather_nodes(batch.coords, current), has_depot, k)
         return lists, torch.arange(current.numel(), device=current.device).view(current.shape)
-    return lists or neighbour_lists(batch, batch.coords, has_depot), current + batch.first_row
+    return lists or neighbour_lists(batch, batch.coords, has_depot, k), current + batch.first_row
 
 
-def nearest(lists: NeighbourLists, row: Tensor, current: Tensor, valid: Tensor, k: int) -> Neighbourhood:
+def nearest(lists: NeighbourLists, row: Tensor, current: Tensor, valid: Tensor) -> Neighbourhood:
     """The tokens of states, given current nodes (B, M), their rows (B, M) of the lists and valid nodes (B, M, N)."""
     n, candidates = valid.shape[2], lists.order.shape[1]
-    k, has_depot = min(k, candidates), candidates < n
+    k, has_depot = len(lists.rank), candidates < n
     order = F.embedding(row, lists.order)
     is_open = valid.gather(2, order)
     count = is_open.cumsum(-1)
     # The i-th valid node goes into column i of 1..k; all others into columns 0 and k + 1, which are cut off.
     column = (count * is_open).clamp_(max=k + 1)
     node = current[:, :, None].expand(-1, -1, k + 2).scatter(2, column, order)[:, :, 1:-1]
-    present = torch.arange(k, device=row.device) < count[:, :, -1:]
+    present = lists.rank < count[:, :, -1:]
     if has_depot:
         node, present = F.pad(node, (1, 0)), torch.cat([valid[:, :, :1], present], dim=2)
     rho, theta, *demand = F.embedding(torch.add(node, row[:, :, None], alpha=n), lists.seen).unbind(-1)

@@ -121,9 +121,7 @@ class Trainer:
         loss = float(total / divisor)
         if not math.isfinite(loss):  # before it spoils the weights
             raise ValueError(f"{self.folder.path}: the loss is {loss} at step {step}; try a lower train.lr")
-        for parameter in self.policy.parameters():
-            if parameter.grad is not None:
-                parameter.grad /= divisor.to(parameter.device)
+        torch._foreach_div_([p.grad for p in self.policy.parameters() if p.grad is not None], divisor)
         if train.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), train.clip_norm)
         self.optimiser.step()
@@ -141,8 +139,7 @@ class Trainer:
     def _update_average(self) -> None:
         step = self.state.step
         decay = min(self.config.train.ema, (step + 1) / (step + 10))  # a short memory at first
-        for name, value in self.policy.state_dict().items():
-            self.average[name].lerp_(value, 1 - decay)
+        torch._foreach_lerp_(list(self.average.values()), list(self.policy.state_dict().values()), 1 - decay)
 
     def timed_step(self) -> Row:
         """Make one step; return its row for the log."""

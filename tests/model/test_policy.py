@@ -107,7 +107,7 @@ TRIANGLES = np.array([[0.0, 0.0], [0.6, 0.8], [-0.3, 0.0], [0.0, -0.4], [3.0, 4.
 def neighbourhood(batch: Batch, current: list | torch.Tensor, valid: list | torch.Tensor, k: int) -> Neighbourhood:
     """The tokens of states with current nodes (B, M) and valid nodes (B, M, N); no depot has a capacity of 0."""
     current, valid = torch.as_tensor(current), torch.as_tensor(valid)
-    return nearest(*rows_of_lists(batch, current, bool(batch.capacity.any()), None), current, valid, k)
+    return nearest(*rows_of_lists(batch, current, bool(batch.capacity.any()), k, None), current, valid)
 
 
 def test_local_features_by_hand() -> None:
@@ -230,9 +230,9 @@ def test_lists_of_all_nodes_and_of_the_current_ones(kind: str, problem: str) -> 
     batch = make_batch([random_task(rng, problem, n, kind) for n in (30, 19)])
     current = torch.from_numpy(rng.integers(0, 19, (2, 90)))
     valid = torch.from_numpy(rng.random((2, 90, 30)) < rng.random((2, 90, 1))) & batch.real[:, None]
-    lists = neighbour_lists(batch, batch.coords, problem == "cvrp")
     for k in (1, 7, 30, 50):
-        many = nearest(lists, current + batch.first_row, current, valid, k)
+        lists = neighbour_lists(batch, batch.coords, problem == "cvrp", k)
+        many = nearest(lists, current + batch.first_row, current, valid)
         few = [neighbourhood(batch, current[:, i : i + 15], valid[:, i : i + 15], k) for i in range(0, 90, 15)]
         for name, found in many._asdict().items():
             expected = [getattr(near, name) for near in few]

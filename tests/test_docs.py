@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -111,6 +112,19 @@ def test_commands_run(block: Block, folder: Path, request: pytest.FixtureRequest
         words = ["-c", command] if block.language == "python" else _words(command, environment)
         ended = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs").glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks_run(notebook: Path, tmp_path: Path) -> None:
+    """The code of all cells as one script, briefly; the stored outputs are those of cells run in order."""
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    script = "\n\n".join("".join(cell["source"]) for cell in cells)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "STEPS": "2", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def _words(command: str, environment: dict[str, str]) -> list[str]:

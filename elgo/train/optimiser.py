@@ -18,8 +18,8 @@ STEPS = 5
 class Muon:
     """Momentum with orthogonalised updates for matrices of 64 and more rows and columns; AdamW for the rest.
 
-    It stands in for `torch.optim.Muon`, which computes in bfloat16: as fast on a CPU with AVX-512 BF16, and 25 times as
-    slow on one without it. It has of `torch.optim.Optimizer` what the training loop uses.
+    It stands in for `torch.optim.Muon`, which computes in bfloat16: on a CPU with instructions for that it takes 0.6
+    times as long as this, on others 22 times. It has of `torch.optim.Optimizer` what the training loop uses.
     """
 
     def __init__(self, parameters: Iterable[Parameter], lr: float, adamw_lr: float, weight_decay: float) -> None:
@@ -84,7 +84,7 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     """Return (S, R, C) matrices, R <= C, with their singular values brought near 1 by five Newton-Schulz steps.
 
     A step is X <- P X, where P = a + b G + c G^2 and G = X X^T. Only the (R, R) matrices G go through the steps, as
-    P G P, with the product of all P; X itself is multiplied once. That takes two thirds of the time.
+    P G P, with the product of all P; X itself is multiplied once. That takes three quarters of the time.
     """
     x = matrices / (matrices.flatten(1).norm(dim=1)[:, None, None] + 1e-7)
     gram = x @ x.mT

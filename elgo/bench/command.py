@@ -32,7 +32,7 @@ def bench(
 
     on_progress is called at the beginning (with None for the record) and with the last record of each batch.
     """
-    check(methods, bench_set.problems)
+    check(methods, bench_set.problems, options.device)
     batches = make_batches(bench_set, methods)
     with closing(BenchFolder(path, describe(bench_set, methods, options))) as folder:
         forecast = Forecast(batches, folder.records.values())

@@ -74,6 +74,7 @@ class Options(NamedTuple):
     seed: int = 0
     threads: int = 1
     memory_gb: float = 4.0
+    device: str = "auto"  # of models
 
 
 class Answer(NamedTuple):
@@ -200,8 +201,8 @@ def fingerprint(method: Method, problems: Iterable[ProblemName]) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
-    """Raise ValueError for a method whose package or weights are missing, or that solves none of the problems."""
+def check(methods: Sequence[Method], problems: Iterable[ProblemName], device: str = "auto") -> None:
+    """Raise ValueError for a method that solves none of the problems, or that misses its package, weights or device."""
     for method in methods:
         if method.baseline:
             BASELINES[method.baseline].require()
@@ -210,7 +211,7 @@ def check(methods: Sequence[Method], problems: Iterable[ProblemName]) -> None:
             raise ValueError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
         if method.model is not None:
             for problem in supported:
-                as_policy(method.model, problem)
+                as_policy(method.model, problem, device)
 
 
 def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], options: Options) -> None:
@@ -241,7 +242,7 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
     """Return what `elgo.solve` returns with policy_only, many instances in one call of the decoder."""
     assert method.model is not None
-    policy = as_policy(method.model, instances[0].problem)
+    policy = as_policy(method.model, instances[0].problem, options.device)
     how = policy.config.normalisation
     plans = [augmentations(instance, how, method.starts, method.symmetries, options.seed) for instance in instances]
     tasks = [task for own, _ in plans for task in own]
@@ -255,7 +256,8 @@ def _solve(method: Method, instance: Instance, options: Options) -> Answer:
     """Return the answer of the search or a baseline; an exception in a baseline becomes its error."""
     begin = time.perf_counter()
     if method.baseline is None:
-        solution = solve(instance, time_limit=method.seconds, start=method.model, **options._asdict()).solution
+        shared = options if method.model is not None else options._replace(device="auto")  # which no search takes
+        solution = solve(instance, time_limit=method.seconds, start=method.model, **shared._asdict()).solution
         return _checked(solution, time.perf_counter() - begin)
     try:
         routes = BASELINES[method.baseline].solve(instance, Budget(method.seconds, options.threads, options.seed))

@@ -24,6 +24,7 @@ from elgo import __version__
 from elgo.bench.baselines import BASELINES
 from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
+from elgo.model.device import find_device
 from elgo.problem.files import atomic_write
 
 Key = tuple[str, str]  # method, instance
@@ -63,7 +64,7 @@ class BenchConfig:
     weights: dict[str, str]  # method -> fingerprint
     instances: dict[str, int]  # group -> number of instances
     data: str  # fingerprint
-    options: dict[str, float]
+    options: dict[str, float | str]
 
     title: str
     full: dict[str, int]
@@ -79,6 +80,7 @@ DECISIVE = ("set", "methods", "weights", "instances", "data", "options")
 def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -> BenchConfig:
     """Return the config of a benchmark that starts now."""
     groups = [entry.group for entry in bench_set.entries]
+    with_model = any(method.model is not None for method in methods)
     return BenchConfig(
         set=bench_set.name,
         methods=[method.name for method in methods],
@@ -87,7 +89,7 @@ def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -
         },
         instances={group: groups.count(group) for group in bench_set.groups},
         data=_data_fingerprint(bench_set.entries),
-        options=dict(options._asdict()),
+        options={**options._asdict(), "device": str(find_device(options.device)) if with_model else "cpu"},
         title=bench_set.title,
         full=dict(bench_set.full),
         notes=list(bench_set.notes),

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from elgo.cli.data import DataOption
+from elgo.cli.inputs import DeviceOption
 from elgo.cli.train import SetOption, train_with_progress
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def run(
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
     memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a model while decoding.")] = 4.0,
+    device: DeviceOption = "auto",
     folder: Annotated[
         Path | None,
         typer.Option(
@@ -111,7 +113,7 @@ def run(
     chosen = parse_methods(methods, baselines, limits, bench_set.problems)
     target = folder or Path("bench") / bench_set.name
     with bench_progress(quiet) as show:
-        table = bench(bench_set, chosen, Options(seed, threads, memory), target, show, published)
+        table = bench(bench_set, chosen, Options(seed, threads, memory, device), target, show, published)
     print(f"{table.text()}\n\nwrote {target / 'report.html'}")
 
 

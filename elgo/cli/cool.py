@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from elgo.cli.inputs import DeviceOption
 from elgo.cli.train import DataOption, QuietOption, ThreadsOption, train_with_progress
 
 
@@ -19,6 +20,7 @@ def cool(
     ] = None,
     data: DataOption = Path("data"),
     threads: ThreadsOption = None,
+    device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
     """Branch from the last checkpoint of a run and lower its learning rate to 0."""
@@ -31,9 +33,9 @@ def cool(
     from elgo.train.processes import Processes
 
     target = folder or run.with_name(f"{run.name}-cooled")
-    with Processes().first_alone():
+    with Processes(device).first_alone():
         config = branch(run, target, steps or 0, minutes or 0.0)
     with torch_threads(threads) if threads else nullcontext():
-        train_with_progress(config, target, data, quiet)
+        train_with_progress(config, target, data, quiet, device)
     weights = target / "last.safetensors"
     print(f"wrote {weights}: {read_weights(weights).training}")

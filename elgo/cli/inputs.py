@@ -2,12 +2,37 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from elgo.model.device import check_device, find_device
 from elgo.problem.files import problem_files, read, read_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.search.fallback import fallback_routes
 from elgo.solve.config import ModelName
+
+
+def check_device_option(name: str) -> str:
+    """Return the name of a device; BadParameter if there is no such device."""
+    try:
+        check_device(name)
+        if name.startswith("cuda"):  # others need no look at torch
+            find_device(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return name
+
+
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=check_device_option,
+        help="Where the model runs: cpu, cuda, cuda:NUMBER, or auto: a GPU if there is one.",
+    ),
+]
 
 
 def expand_folders(paths: Sequence[Path]) -> list[Path]:

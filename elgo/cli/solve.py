@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
 from elgo.cli.outputs import Outputs, PlotFormat, Solved
 from elgo.problem.solution import format_cost, format_gap
 from elgo.solve.config import SolveConfig
@@ -91,6 +92,7 @@ def solve(
     seed: Seed = 0,
     threads: Threads = None,
     memory: Memory = 4.0,
+    device: DeviceOption = "auto",
     jobs: Jobs = 1,
     capacity: Capacity = None,
     json_file: JsonFile = None,
@@ -106,12 +108,11 @@ def solve(
             raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
     try:
         config = SolveConfig(
-            time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory_gb=memory
+            time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
         )
     except ValueError as error:
         raise ValueError(_FIELDS.sub(lambda name: f"--{name[0].replace('_', '-')}", str(error))) from None
 
-    from elgo.cli.inputs import check_model, check_vehicles, expand_folders, read_all, read_warm_start
     from elgo.solve.batch import BatchItem, share_resources
 
     files = expand_folders(paths)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elgo.cli.inputs import DeviceOption
+
 if TYPE_CHECKING:
     from elgo.train.config import Config
 
@@ -41,6 +43,7 @@ def train(
     ] = None,
     data: DataOption = Path("data"),
     threads: ThreadsOption = None,
+    device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
     """Train a policy, or continue a run that was stopped. One without an end runs until it is stopped."""
@@ -57,11 +60,11 @@ def train(
     from elgo.model.rollout import torch_threads
 
     with torch_threads(threads) if threads else nullcontext():
-        weights = train_with_progress(chosen, folder or Path("runs") / Path(config).stem, data, quiet)
+        weights = train_with_progress(chosen, folder or Path("runs") / Path(config).stem, data, quiet, device)
     print(f"wrote {weights}")
 
 
-def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool) -> Path:
+def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool, device: str = "auto") -> Path:
     """Train in a folder and return the weights file; show a bar on a terminal, elsewhere a line now and then."""
     from elgo.cli.progress import progress_bar
     from elgo.train.loop import train
@@ -81,7 +84,7 @@ def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool) -
                 print(line, file=sys.stderr, flush=True)
 
         try:
-            return train(config, folder, data, report, message)
+            return train(config, folder, data, report, message, device=device)
         except ImportError as error:  # of a solver that makes labels
             raise ValueError(str(error)) from error
 

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from elgo.model.config import PolicyConfig, make_section
+from elgo.model.device import find_device
 from elgo.problem.files import atomic_write
 from elgo.problem.task import ProblemName
 
@@ -50,32 +51,38 @@ def model_file(name: str | Path, problem: ProblemName | None = None) -> Path:
 
 
 def load_model(
-    name: str | Path, problem: ProblemName | None = None, global_policy: MakeGlobalPolicy | None = None
+    name: str | Path,
+    problem: ProblemName | None = None,
+    global_policy: MakeGlobalPolicy | None = None,
+    device: str = "cpu",
 ) -> Policy:
     """Return the policy of a name in the package ("elg-tsp", or "elg" and the problem) or of FILE.safetensors.
 
     Each version of a file is read once: copy the policy with copy.deepcopy before you change its parameters.
-    `global_policy` makes the one that the file was trained with, if it is not the paper's. Raises ValueError if the
-    policy is for another problem.
+    `global_policy` makes the one that the file was trained with, if it is not the paper's. `device` is cpu, cuda,
+    cuda:NUMBER or auto, a GPU if there is one. Raises ValueError if the policy is for another problem.
     """
     file = model_file(name, problem)
     if global_policy is not None:
-        return load_policy(file, problem, global_policy)
-    return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, problem)
+        return load_policy(file, problem, global_policy).to(find_device(device))
+    return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, problem, device)
 
 
-def as_policy(model: str | Path | PolicyLike, problem: ProblemName) -> PolicyLike:
-    """Return the model of a name or file, or what is a policy already; ValueError if it is for another problem."""
+def as_policy(model: str | Path | PolicyLike, problem: ProblemName, device: str = "cpu") -> PolicyLike:
+    """Return the model of a name or file on a device, or what is a policy already, where it is.
+
+    Raises ValueError if it is for another problem.
+    """
     if isinstance(model, str | Path):
-        return load_model(model, problem)
+        return load_model(model, problem, device=device)
     if model.config.problem != problem:
         raise ValueError(f"the policy's problem is {model.config.problem!r}, but the instance needs {problem!r}")
     return model
 
 
 @lru_cache(maxsize=4)
-def _load(file: Path, modified: int, problem: ProblemName | None) -> Policy:
-    return load_policy(file, problem)
+def _load(file: Path, modified: int, problem: ProblemName | None, device: str) -> Policy:
+    return load_policy(file, problem).to(find_device(device))
 
 
 def save_policy(path: Path, policy: Policy, training: str, dtype: type[np.floating] = np.float16) -> None:

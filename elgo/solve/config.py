@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from elgo.model.device import check_device
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance
 
@@ -38,6 +39,7 @@ class SolveConfig:
     threads: int | None = None  # default: all cores that this process may use
     vehicles: int | None = None  # most routes of a CVRP
     memory_gb: float = 4.0  # what the rollouts may take
+    device: str = "auto"  # of a model by name: cpu, cuda, cuda:NUMBER, or auto: a GPU if there is one
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not 0 < self.time_limit < float("inf"):
@@ -52,6 +54,7 @@ class SolveConfig:
             raise ValueError(f"seed is {self.seed}, must not be negative")
         if self.memory_gb <= 0:
             raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
+        check_device(self.device)
         self._check_combination()
 
     def _check_combination(self) -> None:
@@ -68,6 +71,8 @@ class SolveConfig:
             value = getattr(self, name)
             if value is not None and self.policy is None:
                 raise ValueError(f"{name} is {value}, but it needs a policy: start or policy_only")
+        if self.device != "auto" and self.policy is None:
+            raise ValueError(f"device is {self.device}, but it needs a policy: start or policy_only")
 
     @property
     def policy(self) -> ModelName | PolicyLike | None:

@@ -92,7 +92,7 @@ def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
 
 def _load(incumbent: Incumbent) -> PolicyLike:
     assert incumbent.config.policy is not None
-    return as_policy(incumbent.config.policy, incumbent.instance.problem)
+    return as_policy(incumbent.config.policy, incumbent.instance.problem, incumbent.config.device)
 
 
 def _rounds(count: int, first: int) -> Iterator[slice]:

@@ -196,15 +196,17 @@ def train(
     on_row: Callable[[Row], None] = lambda row: None,
     on_message: Callable[[str], None] = lambda line: None,
     global_policy: MakeGlobalPolicy = GlobalPolicy,
+    device: str = "auto",
 ) -> Path:
     """Start or continue the run in folder `path`, with validation sets in folder `data`; return the weights file.
 
     `on_row` gets the row of each step, `on_message` lines about the labelling of validation sets; `global_policy` makes
-    the global policy of the ensemble, if it is not the paper's.
+    the global policy of the ensemble, if it is not the paper's. `device` is cpu, cuda, cuda:NUMBER or auto, a GPU if
+    there is one.
     """
     check_labels(config)
     keep_freed_memory()
-    processes = Processes()
+    processes = Processes(device)
     with processes.first_alone():
         folder = RunFolder(path, config)
         sets = {name: validation_set(data, config.policy.problem, name, on_message) for name in config.validation.sets}

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from elgo.model.device import find_device
 from elgo.model.ensemble import Policy
 
 T = TypeVar("T")
@@ -30,9 +31,12 @@ class StepLoss(NamedTuple):
 class Processes:
     """This process among those of torchrun, or a single process."""
 
-    def __init__(self) -> None:
-        use_gpu = torch.cuda.is_available()
-        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if use_gpu else torch.device("cpu")
+    def __init__(self, device: str = "auto") -> None:
+        """Take a device by name; without a number, each process of torchrun takes the GPU of its own number."""
+        self.device = find_device(device)
+        use_gpu = self.device.type == "cuda"
+        if use_gpu and self.device.index is None:
+            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         if use_gpu:
             torch.cuda.set_device(self.device)
         if dist.is_torchelastic_launched() and not dist.is_initialized():

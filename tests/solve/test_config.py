@@ -37,6 +37,8 @@ def test_a_policy_is_named_by_its_class() -> None:
         ({"seed": -1}, "seed is -1, must not be negative"),
         ({"threads": 0}, "threads is 0, must be at least 1"),
         ({"memory_gb": 0.0}, "memory_gb is 0.0, must be positive"),
+        ({"policy_only": True, "device": "gpu"}, "device is 'gpu', must be auto, cpu, cuda or cuda:NUMBER"),
+        ({"device": "cuda"}, "device is cuda, but it needs a policy: start or policy_only"),
         ({"vehicles": 0}, "vehicles is 0, must be at least 1"),
         ({"time_limit": 0.0}, "time_limit is 0.0, must be a number of seconds above 0"),
         ({"time_limit": math.inf}, "time_limit is inf, must be a number"),

@@ -264,7 +264,7 @@ def test_rounds_that_are_not_done_in_time_are_dropped(
 
 
 def test_a_classical_start_if_the_model_is_not_ready_in_time(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_policy, "as_policy", lambda name, problem: time.sleep(5))
+    monkeypatch.setattr(solve_policy, "as_policy", lambda name, problem, device: time.sleep(5))
     result = solve(random_instance("cvrp", 50), start=weights("cvrp"), time_limit=2)
     assert result.starts == 0
     assert "savings" in {found.source for found in result.history}

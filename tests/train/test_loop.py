@@ -20,6 +20,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import elgo.cli.main
+from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import load_policy, save_policy
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
@@ -36,6 +37,7 @@ from elgo.train.config import (
     to_json,
 )
 from elgo.train.loop import Trainer, train
+from elgo.train.prefetch import Prefetch
 from elgo.train.processes import Processes
 from elgo.train.reinforce import Reinforce
 from elgo.train.run import RunFolder, RunLog, RunState, read_log, versions
@@ -414,6 +416,27 @@ def test_distributions_in_turn(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     found = [trainer.method.distribution(RunState(step=step), rng) for step in range(4)]
     assert found == ["set_x", "uniform", "set_x", "uniform"]
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_a_run_by_torch_with_instances_made_in_advance_is_resumed_exactly(problem: str, tmp_path: Path) -> None:
+    """What a GPU does, on a CPU."""
+    config = make_config(tmp_path, "reinforce", problem, 4)
+
+    def weights(folder: str, sessions: list[int]) -> dict[str, Tensor]:
+        for steps in sessions:
+            trainer = Trainer(config, RunFolder(tmp_path / folder, config), Processes("cpu"))
+            assert isinstance(trainer.method, Reinforce)
+            trainer.method.decoding = DecodeConfig(path="torch", threads=1)
+            trainer.method.data = Prefetch(trainer.method.instances, ahead=True)
+            for _ in range(steps):
+                trainer.step()
+            trainer.save()
+            trainer.method.close()
+        return trainer.policy.state_dict()
+
+    once, resumed = weights("once", [4]), weights("resumed", [1, 3])
+    assert all(torch.equal(value, resumed[name]) for name, value in once.items())
 
 
 # --- validation

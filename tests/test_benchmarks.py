@@ -1,7 +1,11 @@
-"""The yardstick of benchmarks/decode.py must be the same policy as ours, and its count of operations right."""
+"""The yardstick of benchmarks/decode.py must be the same policy as ours, and its count of operations right.
+
+benchmarks/local_policy.py must compare the same instances.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,13 +14,16 @@ import pytest
 
 from elgo.decode.decoder import DecodeConfig
 from elgo.decode.decoder import decode as decode_ours
+from elgo.model.checkpoint import save_policy
 from elgo.model.config import PolicyConfig
+from elgo.model.ensemble import Policy
 from elgo.problem.task import ProblemName
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import baseline
 import decode as benchmark
+import local_policy
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
@@ -48,3 +55,18 @@ def test_matmul_flops_by_hand() -> None:
     encoder = 4 * 2 * n * d * d + 2 * 2 * n * n * d + 2 * 2 * n * d * hidden
     once = 5 * 2 * n * d * d + 2 * n * n * d + 2 * n * n * d
     assert benchmark.matmul_flops(config, n, steps) == 8 * (encoder + once + n * steps * 2 * 2 * n * d)
+
+
+def test_local_policy_compares_two_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, local in (("elg", True), ("pomo", False)):
+        save_policy(tmp_path / f"{name}.safetensors", Policy(PolicyConfig("tsp", layers=1, local_policy=local)), "test")
+    monkeypatch.setattr(local_policy, "SETS", {"uniform 8": ("uniform", 8, 3), "cluster 40": ("cluster", 40, 3)})
+    picture, gaps = tmp_path / "gaps.png", tmp_path / "gaps.json"
+    weights = f"{tmp_path / 'elg.safetensors'},{tmp_path / 'pomo.safetensors'}"
+    monkeypatch.setattr(sys, "argv", ["local_policy.py", weights, weights, "--json", str(gaps), "--plot", str(picture)])
+    local_policy.main()
+    found = json.loads(gaps.read_text())
+    assert [list(found), list(found["cluster 40"])] == [["uniform 8", "cluster 40"], ["ELG", "POMO"]]
+    assert np.shape(found["cluster 40"]["POMO"]) == (2, 3)  # seeds and instances
+    assert np.min(found["uniform 8"]["ELG"]) > -1e-6  # percent: nothing is shorter than the reference
+    assert picture.stat().st_size > 0

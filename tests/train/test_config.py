@@ -63,6 +63,16 @@ def test_the_paper_s_recipe() -> None:
             assert [parse_set(text)[1] for text in config.validation.sets] == [100, 200, 500]
 
 
+def test_the_recipe_at_20_nodes_differs_from_the_paper_s_in_size_alone() -> None:
+    small, paper = load_config("paper-tsp-20"), load_config("paper-tsp")
+    assert small.policy == replace(paper.policy, neighbours=6)
+    assert small.train == replace(paper.train, global_steps=8000, steps=16000)
+    assert small.data == replace(paper.data, sizes="20", batch=60)
+    pomo, wide = load_config("paper-tsp-20-pomo"), load_config("paper-tsp-20-k-30")
+    assert replace(pomo, policy=replace(pomo.policy, local_policy=True, penalty=True)) == small
+    assert replace(wide, policy=replace(wide.policy, neighbours=6)) == small
+
+
 def test_the_number_of_parameters() -> None:
     """As docs/method.md states it: three layers of width 128 are half of the global policy, not as many."""
     for name, in_global, in_local in (

@@ -11,9 +11,12 @@ the paper's network with random weights:
 
 Both have the same loss and end with Adam's step. Imitation is a step of `elgo train elg-*` on the same instances:
 as many of them as make --nodes nodes, 4 sequences of each solution. The solution is a trivial one here: the work is
-the same. Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps after
-a first one that is not counted; all three in turn, --rounds times. Seconds are CPU time per thread: what the clock
-shows when nothing else is running.
+the same. It is timed with (c) the log-probabilities from torch, as on a GPU, and (d) from compiled kernels, in two
+parts: the encoder, forward and backward, and all the rest of the step.
+
+Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps (imitation: of
+ten times as many, for each part) after a first one that is not counted; all four in turn, --rounds times. Seconds are
+CPU time per thread: what the clock shows when nothing else is running.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import baseline
@@ -42,8 +45,9 @@ from elgo.model.env import make_batch
 from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import ReinforceConfig
-from elgo.train.imitate import imitation_loss, make_imitation_batch
+from elgo.train.imitate import imitation_moves, make_imitation_batch
 from elgo.train.labelling import Labelled, label
+from elgo.train.log_prob import compiled_sum, torch_sum
 from elgo.train.processes import keep_freed_memory
 from elgo.train.reinforce import CPU_MEMORY, advantages, parts_in_memory, reinforce_loss, sample_rollouts
 
@@ -71,10 +75,20 @@ class Timed:
     instances: int  # in it
     memory: int  # peak of the process in bytes, libraries included
     libraries: int  # the part of it before the first step
+    encoder: float = 0.0  # seconds of the encoder in a step of imitation
 
     @property
     def pace(self) -> float:
         return self.instances / self.seconds
+
+    @property
+    def encoder_ms(self) -> float:
+        """Per instance."""
+        return 1e3 * self.encoder / self.instances
+
+    @property
+    def rest_ms(self) -> float:
+        return 1e3 * (self.seconds - self.encoder) / self.instances
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class Row:
     baseline: Timed
     ours: Timed
     imitation: Timed
+    imitation_in_torch: Timed
 
     @property
     def ratio(self) -> float:
@@ -154,13 +169,24 @@ def our_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[T
     optimiser.step()
 
 
-def imitation_step(policy: Policy, optimiser: torch.optim.Optimizer, labels: Sequence[Labelled]) -> None:
+def imitation_step(policy: Policy, optimiser: torch.optim.Optimizer, labels: Sequence[Labelled], path: str) -> float:
+    """Make a step of imitation; return the CPU time of the encoder, forward and backward."""
     labelled = make_imitation_batch(labels, SEQUENCES, np.random.default_rng(SEED))
-    loss, count = imitation_loss(policy, labelled, torch.arange(1, labelled.actions.shape[2]))
+    moves = imitation_moves(labelled, torch.arange(1, labelled.actions.shape[2]))
+    begin = time.process_time()
+    encoding = policy.encode(labelled.batch)
+    encoder = time.process_time() - begin
+    made = {name: x for name, x in encoding._asdict().items() if isinstance(x, Tensor)}
+    given = encoding._replace(**{name: x.detach().requires_grad_() for name, x in made.items()})
     optimiser.zero_grad(set_to_none=True)
-    (loss / count).backward()
+    loss = (torch_sum if path == "torch" else compiled_sum)(policy, given, moves)
+    (loss / -moves.weight.sum()).backward()
+    begin = time.process_time()
+    torch.autograd.backward(list(made.values()), [getattr(given, name).grad for name in made])
+    encoder += time.process_time() - begin
     torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
     optimiser.step()
+    return encoder
 
 
 def cpu_seconds(work: Callable[[], None]) -> float:
@@ -191,55 +217,74 @@ def time_ours(case: Case) -> Timed:
     return best(case, policy, case.batch, lambda optimiser: our_step(policy, optimiser, tasks, case.threads))
 
 
-def time_imitation(case: Case) -> Timed:
+def time_imitation(case: Case, path: str) -> Timed:
+    """Time the best of each part of a step, the encoder and the rest."""
     keep_freed_memory()
     policy, count = make_policy(case.problem), max(1, case.nodes // case.size)
     labels = [trivial_label(sample) for sample in make_samples(case.problem, case.size, count)]
-    return best(case, policy, count, lambda optimiser: imitation_step(policy, optimiser, labels))
+    encoder, rest = [], []
+
+    def step(optimiser: torch.optim.Optimizer) -> None:
+        begin = time.process_time()
+        encoder.append(imitation_step(policy, optimiser, labels, path))
+        rest.append(time.process_time() - begin - encoder[-1])
+
+    timed = best(replace(case, repeat=10 * case.repeat), policy, count, step)
+    parts = min(encoder[1:]) / case.threads, min(rest[1:]) / case.threads
+    return replace(timed, seconds=sum(parts), encoder=parts[0])
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
 
 
 def measure(case: Case, rounds: int) -> Row:
-    """Time all three in turn, several times, so that a slow minute affects them alike; keep the best of each."""
-    timed: dict[str, list[Timed]] = {}
+    """Time all four in turn, several times, so that a slow minute affects them alike; keep the best of each."""
+    runs: dict[str, tuple[Callable[..., Timed], *tuple[object, ...]]] = {
+        "official step": (time_baseline, case),
+        "ours": (time_ours, case),
+        "imitation": (time_imitation, case, "compiled"),
+        "imitation in torch": (time_imitation, case, "torch"),
+    }
+    timed: dict[str, list[Timed]] = {name: [] for name in runs}
     for _ in range(rounds):
-        for name, function in (("ours", time_ours), ("imitation", time_imitation), ("official step", time_baseline)):
-            found = in_child(function, case)
-            timed.setdefault(name, []).append(found)
+        for name, run in runs.items():
+            found = in_child(*run)
+            timed[name].append(found)
             say(f"{case.problem}: {name} {found.pace:.2f} instances/s, {found.memory / 1e6:.0f} MB")
-    ours, imitation, official = (max(found, key=lambda one: one.pace) for found in timed.values())
-    return Row(case.problem, official, ours, imitation)
+    return Row(case.problem, *(max(found, key=lambda one: one.pace) for found in timed.values()))
 
 
 def show(rows: Sequence[Row], case: Case) -> None:
-    """Print the table and how to read it."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("problem")
-    for header in ("(a) inst/s", "(b) inst/s", "b / a", "(a) MB", "(b) MB", "b / a", "imitation inst/s", "MB"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.problem,
-            f"{row.baseline.pace:.2f}",
-            f"{row.ours.pace:.2f}",
-            f"{row.ratio:.1f}",
-            f"{row.baseline.memory / 1e6:.0f}",
-            f"{row.ours.memory / 1e6:.0f}",
-            f"{row.ours.memory / row.baseline.memory:.2f}",
-            f"{row.imitation.pace:.1f}",
-            f"{row.imitation.memory / 1e6:.0f}",
-        )
+    """Print the tables and how to read them."""
     console = Console(width=max(110, Console().width))
+    table = new_table("(a) inst/s", "(b) inst/s", "b / a", "(a) MB", "(b) MB", "b / a")
+    for row in rows:
+        memory = row.baseline.memory / 1e6, row.ours.memory / 1e6
+        pace = f"{row.baseline.pace:.2f}", f"{row.ours.pace:.2f}", f"{row.ratio:.1f}"
+        table.add_row(row.problem, *pace, f"{memory[0]:.0f}", f"{memory[1]:.0f}", f"{memory[1] / memory[0]:.2f}")
+    console.print(table)
+    table = new_table("(c) inst/s", "encoder ms", "rest ms", "(d) inst/s", "encoder ms", "rest ms", "rest c / d")
+    for row in rows:
+        both = row.imitation_in_torch, row.imitation
+        cells = [text for x in both for text in (f"{x.pace:.1f}", f"{x.encoder_ms:.2f}", f"{x.rest_ms:.2f}")]
+        table.add_row(row.problem, *cells, f"{both[0].rest_ms / both[1].rest_ms:.2f}")
     console.print(table)
     console.print(
-        f"(a) official step, (b) ours: N={case.size}, {case.batch} instances x N rollouts per step. "
-        f"Imitation: {max(1, case.nodes // case.size)} instances x {SEQUENCES} sequences per step.\n"
-        f"{case.threads} thread(s) each, the best step counts. MB: peak of the whole process, of which "
+        f"REINFORCE: (a) official step, (b) ours: N={case.size}, {case.batch} instances x N rollouts per step.\n"
+        f"Imitation: (c) log-probabilities from torch, (d) from kernels: {max(1, case.nodes // case.size)} instances x "
+        f"{SEQUENCES} sequences per step, time per instance.\n"
+        f"{case.threads} thread(s) each, CPU time, the best step counts. MB: peak of the whole process, of which "
         f"{max(row.ours.libraries for row in rows) / 1e6:.0f} are libraries and weights.",
         highlight=False,
     )
+
+
+def new_table(*headers: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("problem")
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

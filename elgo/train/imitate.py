@@ -19,6 +19,7 @@ from elgo.problem.task import Task
 from elgo.train.config import Config, ImitationConfig
 from elgo.train.data import LabelSource, StoredLabels, label_source, step_rng
 from elgo.train.labelling import Labelled
+from elgo.train.log_prob import Moves, weighted_log_prob
 from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
 
@@ -136,21 +137,18 @@ def choose_steps(length: int, count: int, rng: Generator) -> Tensor:
     return torch.from_numpy(rng.choice(steps, count, replace=False) if 0 < count < len(steps) else steps)
 
 
-def imitation_loss(policy: Policy, labelled: ImitationBatch, steps: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the summed -log p of the right next nodes at `steps` (S,) of the sequences, and the number of summands.
+def imitation_moves(labelled: ImitationBatch, steps: Tensor) -> Moves:
+    """Return the moves at `steps` (S,) of the sequences, each with weight -1, without those of the padding.
 
-    At the depot both ends of every remaining route are right: the loss takes their summed probability.
+    At the depot both ends of every remaining route are right: their summed probability counts.
     """
-    batch, actions = labelled.batch, labelled.actions
-    state = policy.env.along(batch, actions, steps)
-    log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * S, N)
-    target = actions[:, :, steps].flatten(1, 2)
-    moving = target != state.current  # False in the padding
-    if labelled.route_ends is None:
-        right = log_p.gather(2, target[:, :, None]).squeeze(2)
-    else:
-        answers = torch.zeros_like(state.visited).scatter(2, target[:, :, None], True)
-        at_depot = (moving & (state.current == 0))[:, :, None]
-        answers = torch.where(at_depot, labelled.route_ends[:, None, :] & ~state.visited, answers)
-        right = log_p.masked_fill(~answers & moving[:, :, None], -torch.inf).logsumexp(-1)
-    return -torch.where(moving, right, 0.0).sum(), moving.sum().float()
+    actions = labelled.actions
+    weight = torch.zeros(actions.shape, device=actions.device)
+    weight[:, :, steps] = -(actions[:, :, steps] != actions[:, :, steps - 1]).float()
+    return Moves(actions, weight, labelled.route_ends)
+
+
+def imitation_loss(policy: Policy, labelled: ImitationBatch, steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the summed -log p of the right next nodes at `steps` (S,) of the sequences, and the number of summands."""
+    moves = imitation_moves(labelled, steps)
+    return weighted_log_prob(policy, policy.encode(labelled.batch), moves), -moves.weight.sum()

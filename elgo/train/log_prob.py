@@ -1,20 +1,13 @@
-"""Log-probabilities of given moves and their gradient, on a CPU from compiled kernels.
+"""Weighted sums of the log-probabilities of given moves, and their gradient; on a CPU from compiled kernels.
 
-The network of `elgo.decode`, for many states side by side. Torch makes the tables from the weights, with autograd, and
-does the one large matrix product; the functions before and after it have kernels, forward and backward:
-
-- `Glimpse`: the scores q.k of a state are the sum of two table rows, the current node's and that of the first node
-  (TSP) or of the load (CVRP). So exp() is taken of the tables, the gradient is added up in their rows, and both pass
-  through queries and keys once per row instead of once per state.
-- `Choice`: the local policy, tanh and the softmax. What is kept of them is the gradient.
-
-A state without a choice has log-probability 0 and no gradient, and is left out. Tests hold all of it equal to torch.
+Both training methods know beforehand how much each log-probability counts: by its advantage, or by 1. So the kernels
+make the gradient in the same pass, block by block, while everything is in the cache. Tests hold all of it equal to
+torch.
 """
 
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -22,19 +15,31 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from elgo.decode.arithmetic import Floats
+from elgo.decode.arithmetic import Integers
 from elgo.decode.compiled import one_blas_thread, supports
 from elgo.decode.local_kernels import LocalTables, neighbour_lists
 from elgo.decode.tables import kernel_config, local_tensors, pad_nodes
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.model.env import Batch, State, make_batch
+from elgo.model.env import Batch, State, gather_nodes, make_batch
 from elgo.model.global_policy import Encoding, GlobalPolicy
 from elgo.model.protocols import PolicyLike
 from elgo.problem.task import Task
-from elgo.train.log_prob_kernels import Context, GlimpseTables, States, choose, glimpse, glimpse_back, local_back
+from elgo.train.glimpse_kernels import Tables
+from elgo.train.log_prob_kernels import Context, States, list_states, task_gradient
 
-SLICE = 2048  # states of which a thread takes care together; the same for any number of threads, as sums depend on it
+
+class Moves(NamedTuple):
+    """Sequences of nodes for B tasks, and how much the log-probability of each move counts."""
+
+    actions: Tensor  # (B, M, T)
+    weight: Tensor  # (B, M, T) float32; moves of weight 0 are left out, and the start must be
+    route_ends: Tensor | None = None  # (B, N) moves away from the depot count as moves to any open one of these nodes
+
+
+def weighted_log_prob(policy: PolicyLike, encoding: Any, moves: Moves) -> Tensor:
+    """Return the sum of weight * log p over the moves, from compiled kernels where these know the network."""
+    return compiled_sum(policy, encoding, moves) if fits(policy, encoding) else torch_sum(policy, encoding, moves)
 
 
 def fits(policy: PolicyLike, encoding: Any) -> TypeGuard[Policy]:
@@ -44,147 +49,133 @@ def fits(policy: PolicyLike, encoding: Any) -> TypeGuard[Policy]:
     return encoding.keys.device.type == "cpu" and encoding.keys.dtype == torch.float32
 
 
-def log_prob(
-    policy: PolicyLike, batch: Batch, actions: Tensor, steps: Tensor | None = None, uncertain: Tensor | None = None
-) -> Tensor:
-    """Return what `Policy.log_prob` does, from compiled kernels where these know the network.
-
-    `uncertain` (1, M, S), of one task only, marks the moves to compute; the others count as log p = 0.
-    """
-    if steps is None:
-        steps = torch.arange(1, actions.shape[2], device=actions.device)
-    state = policy.env.along(batch, actions, steps)
-    chosen = actions[:, :, steps].flatten(1, 2)
-    encoding = policy.encode(batch)
-    if uncertain is None:
-        return move_log_prob(policy, encoding, state, chosen).view(*actions.shape[:2], -1)
-    worth = uncertain[0].flatten()
-    log_p = torch.zeros(chosen.shape, device=chosen.device)
-    if worth.any():
-        found = move_log_prob(policy, encoding, State(*(part[:, worth] for part in state)), chosen[:, worth])
-        log_p = log_p.masked_scatter(worth, found)
-    return log_p.view(*actions.shape[:2], -1)
-
-
-def move_log_prob(policy: PolicyLike, encoding: Any, state: State, chosen: Tensor) -> Tensor:
-    """(B, M) log-probability of moving to `chosen` (B, M), from compiled kernels where these know the network."""
-    if not fits(policy, encoding):
-        return policy.logits(encoding, state).log_softmax(-1).gather(2, chosen[:, :, None]).squeeze(2)
-    is_open = pad_nodes(policy.env.valid(encoding.batch, state)).float()
-    free = is_open.sum(-1) > 1
-    with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
-        local = local_tensors(policy)
-    open_count = is_open[:, :, int(policy.env.has_depot) :].sum(-1).long()
-    log_p = []
-    for i, own in enumerate(free):
-        tables, other = _glimpse_tables(policy, encoding, state, i, own)
-        parts = (x[i, own] for x in (state.load, chosen, open_count, is_open))
-        states = States(*(x.numpy() for x in (state.current[i, own], other, *parts)))
-        glimpse = Glimpse.apply(*tables, states).transpose(0, 1).flatten(1)
-        scores = torch.addmm(_base(policy, encoding, i), glimpse, pad_nodes(encoding.readout[i].T))
-        log_p.append(Choice.apply(scores, *local, states, _context(policy, encoding.batch, i)))
-    return torch.zeros(chosen.shape).masked_scatter(free, torch.cat(log_p))
-
-
 def warm_up() -> None:
     """Load the kernels from the cache; compile them the first time."""
     policy = Policy(PolicyConfig("tsp", width=8, heads=1, layers=1, hidden=8))
     batch = make_batch([Task(np.eye(3, 2), None, None)])
-    log_prob(policy, batch, torch.arange(3)[None, None]).sum().backward()
+    moves = Moves(torch.arange(3)[None, None], torch.tensor([[[0.0, 1.0, 0.0]]]))
+    weighted_log_prob(policy, policy.encode(batch), moves).backward()
 
 
-def _glimpse_tables(
-    policy: Policy, encoding: Encoding, state: State, i: int, own: Tensor
-) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor]:
-    """Task i's `GlimpseTables`, through which gradients flow, and the row of the second one for its states `own`."""
-    net, heads = policy.global_, policy.config.heads
+# --- torch -----------------------------------------------------------------------------------------------------------
+
+
+def log_prob(policy: PolicyLike, batch: Batch, actions: Tensor) -> Tensor:
+    """Return log p (B, M, T - 1) of each move of sequences (B, M, T), through which gradients flow."""
+    state = policy.env.along(batch, actions, torch.arange(1, actions.shape[2], device=actions.device))
+    log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * (T - 1), N)
+    return log_p.gather(2, actions[:, :, 1:].flatten(1)[:, :, None]).view(*actions.shape[:2], -1)
+
+
+def torch_sum(policy: PolicyLike, encoding: Any, moves: Moves) -> Tensor:
+    """Return the sum of weight * log p by torch, on any device with any network."""
+    actions, weight, ends = moves
+    state = policy.env.along(encoding.batch, actions, torch.arange(1, actions.shape[2], device=actions.device))
+    chosen, weight = actions[:, :, 1:].flatten(1), weight[:, :, 1:].flatten(1)
+    most = int((weight != 0).sum(1).max())
+    if most < weight.shape[1]:  # the moves that count, and others where a task has fewer of them
+        rows = (weight == 0).sort(dim=1, stable=True).indices[:, :most]
+        state = State(*(_take(x, rows) for x in state))
+        chosen, weight = chosen.gather(1, rows), weight.gather(1, rows)
+    log_p = policy.logits(encoding, state).log_softmax(-1)  # (B, states, N)
+    right = log_p.gather(2, chosen[:, :, None]).squeeze(2)
+    if ends is not None:
+        any_end = (weight != 0) & (state.current == 0)
+        wrong = any_end[:, :, None] & ~(ends[:, None] & ~state.visited)
+        right = torch.where(any_end, log_p.masked_fill(wrong, -torch.inf).logsumexp(-1), right)
+    return (weight * right).sum()
+
+
+def _take(x: Tensor, rows: Tensor) -> Tensor:
+    """Rows (B, R) of x (B, S) or (B, S, N)."""
+    return x.gather(1, rows) if x.dim() == 2 else x.gather(1, rows[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+# --- compiled --------------------------------------------------------------------------------------------------------
+
+
+class _Job(NamedTuple):
+    """The states of one task."""
+
+    states: States
+    other: Integers  # (S,) row of query_other for each state
+    rows: slice  # of query_other for all tasks that are this task's
+    context: Context
+
+
+def compiled_sum(policy: Policy, encoding: Encoding, moves: Moves) -> Tensor:
+    """Return the same from compiled kernels."""
+    tables = [x.transpose(1, 2).flatten(2) for x in (encoding.keys, encoding.values)]
+    with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
+        local = local_tensors(policy)
+    jobs, query_other = _jobs(policy, encoding, moves)
+    return _WeightedLogProb.apply(
+        encoding.query_last, query_other, *tables, encoding.readout, encoding.offset, *local, jobs
+    )
+
+
+def _jobs(policy: Policy, encoding: Encoding, moves: Moves) -> tuple[list[_Job], Tensor]:
+    """Return each task's states, and for all tasks together what first nodes (TSP) or loads (CVRP) add to queries."""
+    batch, net, config = encoding.batch, policy.global_, kernel_config(policy.config)
     assert isinstance(net, GlobalPolicy)
-    keys = encoding.keys[i].transpose(1, 2) / math.sqrt(encoding.keys.shape[3])  # (H, d, N)
-    last = encoding.query_last[i].unflatten(1, (heads, -1)).transpose(0, 1) @ keys
+    actions, weight = moves.actions.numpy(), moves.weight.numpy()
+    demand = pad_nodes(batch.demand).numpy()
+    ends = pad_nodes(torch.zeros_like(batch.demand) if moves.route_ends is None else moves.route_ends).float().numpy()
+    jobs, loads, begin, sizes = [], [], 0, batch.size.tolist()
+    for i in range(len(actions)):
+        size, capacity, any_end = int(sizes[i]), int(batch.capacity[i]), moves.route_ends is not None
+        states = list_states(actions[i], weight[i], size, demand[i], capacity, any_end)
+        if config.has_depot:
+            units, other = np.unique(states.units, return_inverse=True)
+            loads.append(units.astype(np.float32) / np.float32(capacity))
+            rows = slice(begin, begin + len(units))
+        else:
+            other, rows = states.sequence, slice(begin, begin + actions.shape[1])
+        lists = neighbour_lists(batch.coords[i].numpy(), config.has_depot, config.euclidean)
+        jobs.append(_Job(states, other, rows, Context(demand[i], ends[i], lists, config, policy.config.heads)))
+        begin = rows.stop
     if encoding.query_first is not None:
-        other = encoding.query_first[i].unflatten(1, (heads, -1)).transpose(0, 1) @ keys
-        row = state.first[i, own]
-    else:
-        assert net.query_load is not None
-        load, row = policy.env.load_share(encoding.batch, state)[i, own].unique(return_inverse=True)
-        other = load[:, None] * (net.query_load.weight.view(heads, 1, -1) @ keys)
-    return (pad_nodes(last), pad_nodes(other), pad_nodes(encoding.values[i].transpose(1, 2))), row
+        return jobs, gather_nodes(encoding.query_first, moves.actions[:, :, 0]).flatten(0, 1)
+    assert net.query_load is not None
+    return jobs, net.query_load(torch.from_numpy(np.concatenate(loads))[:, None])
 
 
-def _context(policy: Policy, batch: Batch, i: int) -> Context:
-    config = kernel_config(policy.config)
-    demand = batch.demand[i].numpy() if config.has_depot else np.zeros(0, np.int64)
-    return Context(demand, neighbour_lists(batch.coords[i].numpy(), config.has_depot, config.euclidean), config)
+class _WeightedLogProb(Function):
+    """The sum, from `Tables` of all tasks and the local policy's tables. What is kept of it is the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *tensors, jobs = arguments
+        arrays = [x.contiguous().numpy() for x in tensors]
+        tables, local = Tables(*arrays[:6]), LocalTables(*arrays[6:])
+        grads = Tables(*(np.empty_like(x) for x in tables))
+
+        def run(i: int) -> tuple[float, LocalTables]:
+            job = jobs[i]
+            mine, own = (_of_task(x, i, job.rows) for x in (tables, grads))
+            return task_gradient(mine, local, job.states, job.other, job.context, own)
+
+        totals, parts = zip(*_spread(run, len(jobs)), strict=True)
+        ctx.grads = [torch.from_numpy(x) for x in grads]
+        used = jobs[0].context.config.use_local
+        ctx.grads += [torch.from_numpy(np.sum(x, axis=0)) if used else None for x in zip(*parts, strict=True)]
+        return torch.tensor(sum(totals), dtype=torch.float32)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return *(None if x is None else x * grad for x in ctx.grads), None
 
 
-def _base(policy: Policy, encoding: Encoding, i: int) -> Tensor:
-    """(P,) what a node's score has in every state: the offset minus xi, and without xi for the depot."""
-    xi = torch.full_like(encoding.offset[i], policy.config.xi if policy.config.penalty else 0.0)
-    xi[: int(policy.env.has_depot)] = 0.0
-    return pad_nodes(encoding.offset[i] - xi)
+def _of_task(tables: Tables, i: int, rows: slice) -> Tables:
+    """Return the part of the tables of all tasks that is task i's."""
+    return Tables(*(x[rows] if name == "query_other" else x[i] for name, x in tables._asdict().items()))
 
 
 def _spread(job: Callable[[int], Any], count: int) -> list[Any]:
-    """What job(0) to job(count - 1) give, on as many threads as torch has; BLAS within them must not start more."""
-    with one_blas_thread(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        return list(pool.map(job, range(count)))
-
-
-class Glimpse(Function):
-    """The glimpse (H, S, d) of each state, from its tables."""
-
-    @staticmethod
-    def forward(ctx: Any, last: Tensor, other: Tensor, values: Tensor, states: States) -> Tensor:
-        scores = GlimpseTables(*(x.contiguous().numpy() for x in (last, other, values)))
-        factors = scores._replace(last=_factors(last), other=_factors(other))
-        out = np.empty((len(values), len(states.current), values.shape[1]), np.float32)
-        _spread(lambda h: glimpse(scores.head(h), factors.head(h), states, out[h]), len(out))
-        ctx.scores, ctx.factors, ctx.states, ctx.out = scores, factors, states, out
-        return torch.from_numpy(out)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, factors, states, out = ctx.scores, ctx.factors, ctx.states, ctx.out
-        slopes = grad.contiguous().numpy()
-        grads = GlimpseTables(*(np.zeros_like(x) for x in scores))
-
-        def add_gradient(h: int) -> None:
-            glimpse_back(scores.head(h), factors.head(h), states, out[h], slopes[h], grads.head(h))
-
-        _spread(add_gradient, len(slopes))
-        return *(torch.from_numpy(x) for x in grads), None
-
-
-def _factors(scores: Tensor) -> Floats:
-    """exp(scores - row maximum)."""
-    return (scores - scores.amax(-1, keepdim=True)).exp_().numpy()
-
-
-class Choice(Function):
-    """log p (S,) of the moves, from u_global minus xi (S, P) and the local policy's tables."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, attend: Tensor, rank: Tensor, readout: Tensor, states: States, context: Context
-    ) -> Tensor:
-        local = LocalTables(*(x.contiguous().numpy() for x in (attend, rank, readout)))
-        rows = [slice(begin, begin + SLICE) for begin in range(0, max(1, len(scores)), SLICE)]
-        slope, out = scores.numpy().copy(), np.empty(len(scores), np.float32)
-
-        def choose_part(j: int) -> Any:
-            return choose(local, states.part(rows[j]), context, slope[rows[j]], out[rows[j]])
-
-        ctx.seen = _spread(choose_part, len(rows))
-        ctx.slope, ctx.local, ctx.config, ctx.rows = torch.from_numpy(slope), local, context.config, rows
-        return torch.from_numpy(out)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores = ctx.slope * grad[:, None]
-        if not ctx.config.use_local:
-            return scores, None, None, None, None, None
-        local, rows, seen, slopes, depot = ctx.local, ctx.rows, ctx.seen, scores.numpy(), ctx.config.has_depot
-        parts = _spread(lambda j: local_back(local, depot, slopes[rows[j]], seen[j]), len(rows))
-        return scores, *(torch.from_numpy(np.sum(x, axis=0)) for x in zip(*parts, strict=True)), None, None
+    """Return what job(0) to job(count - 1) return, on as many threads as torch has; BLAS starts none of its own."""
+    with one_blas_thread():
+        if torch.get_num_threads() == 1:
+            return [job(i) for i in range(count)]
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            return list(pool.map(job, range(count)))

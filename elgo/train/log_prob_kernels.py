@@ -1,9 +1,8 @@
-"""Compiled kernels of training: log-probabilities of given moves, and their gradient. See `elgo.train.log_prob`.
+"""Compiled kernels of training: weighted sums of log-probabilities and their gradient. See `elgo.train.log_prob`.
 
-S states of one task, its N nodes padded to P; H heads of width d; T tokens of the local policy.
+S states of one task, R of them in a block; N nodes padded to P; H heads of width d, D = H * d; T tokens of the local
+policy; M sequences of nodes.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -11,17 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from elgo.decode.arithmetic import (
-    CLOSED,
-    FAST,
-    UNDERFLOW,
-    Floats,
-    Integers,
-    exp32,
-    exponentials,
-    row_maximum,
-    tanh32,
-)
+from elgo.decode.arithmetic import CLOSED, FAST, Floats, Integers, exp32, row_maximum, tanh32
 from elgo.decode.local_kernels import (
     KernelConfig,
     LocalState,
@@ -31,172 +20,121 @@ from elgo.decode.local_kernels import (
     add_local_scores,
     new_observation,
 )
+from elgo.train.glimpse_kernels import Tables, look, look_back, new_block, new_glimpse, new_gradient, write_gradient
 
-BLOCK = 128  # states whose weights are in the cache together
+BLOCK = 128  # most states whose arrays are in the cache together
+ANY_END = -1  # instead of a move: any route end that may come next is right
 
 
 class States(NamedTuple):
-    """S states of one task, its N nodes padded to P."""
+    """S states and the move in each of them."""
 
+    sequence: Integers  # (S,) row of `when`
+    step: Integers  # (S,)
     current: Integers  # (S,)
-    other: Integers  # (S,) row of the second table: the first node, or the rank of the load
     units: Integers  # (S,) left in the vehicle
-    chosen: Integers  # (S,) the move
-    open_count: Integers  # (S,) nodes that may come next, without the depot
-    is_open: Floats  # (S, P) 1 for those nodes and, if it may be next, the depot; 0 for others
-
-    def part(self, rows: slice) -> States:
-        return States._make(x[rows] for x in self)
+    chosen: Integers  # (S,) the move, or ANY_END
+    weight: Floats  # (S,) of its log-probability in the sum
+    when: Integers  # (M, P) step at which a node is visited, T if it is not, -1 for padding
 
 
 class Context(NamedTuple):
-    """What `Choice` knows of the task and of the policy besides the weights."""
+    """What the kernels know of the task and of the policy besides the weights."""
 
-    demand: Integers  # (N,), or empty in TSP
+    demand: Integers  # (P,) 0 in TSP
+    route_ends: Floats  # (P,) 1 for nodes that ANY_END may mean
     lists: NeighbourLists
     config: KernelConfig
+    heads: int
 
 
-class GlimpseTables(NamedTuple):
-    """What the glimpse is made of, for H heads of width d, or the gradient of that; for one head without the H."""
+@njit(nogil=True, cache=True)
+def list_states(actions: Integers, weight: Floats, size: int, demand: Integers, capacity: int, any_end: bool) -> States:
+    """Return the states before those moves of sequences (M, T) whose weight is not 0.
 
-    last: Floats  # (H, N, P) scores of all nodes for a current node
-    other: Floats  # (H, O, P) what the first node or the load adds to them
-    values: Floats  # (H, d, P)
-
-    def head(self, h: int) -> GlimpseTables:
-        return GlimpseTables(*(x[h] for x in self))
-
-
-@njit(fastmath=FAST)
-def _multiply(last: Floats, c: int, other: Floats, o: int, is_open: Floats, r: int, rows: Floats, i: int) -> np.float32:
-    """rows[i] = last[c] * other[o] where open; their sum."""
-    total = np.float32(0.0)
-    for n in range(rows.shape[1]):
-        w = last[c, n] * other[o, n] * is_open[r, n]
-        rows[i, n] = w
-        total += w
-    return total
-
-
-@njit(fastmath=FAST)
-def _weigh_again(
-    last: Floats, c: int, other: Floats, o: int, is_open: Floats, r: int, rows: Floats, i: int
-) -> np.float32:
-    """The same from scores, for when the product of their factors underflows."""
-    for n in range(rows.shape[1]):
-        rows[i, n] = last[c, n] + other[o, n]
-    return exponentials(rows, i, is_open, r)
-
-
-@njit(nogil=True, fastmath=FAST)
-def _weigh(
-    scores: GlimpseTables, factors: GlimpseTables, states: States, begin: int, rows: Floats, total: Floats
-) -> None:
-    """rows = the weights in the states from `begin` on, up to a factor; total = their sums."""
-    last, other, current, others, is_open = factors.last, factors.other, states.current, states.other, states.is_open
-    for i in range(rows.shape[0]):
-        r = begin + i
-        total[i] = _multiply(last, current[r], other, others[r], is_open, r, rows, i)
-        if total[i] < UNDERFLOW:
-            total[i] = _weigh_again(scores.last, current[r], scores.other, others[r], is_open, r, rows, i)
-
-
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def glimpse(scores: GlimpseTables, factors: GlimpseTables, states: States, out: Floats) -> None:
-    """One head's glimpse into out (S, d)."""
-    count, d = out.shape
-    rows, total = np.empty((BLOCK, scores.last.shape[1]), np.float32), np.empty(BLOCK, np.float32)
-    for begin in range(0, count, BLOCK):
-        size = min(BLOCK, count - begin)
-        _weigh(scores, factors, states, begin, rows[:size], total)
-        np.dot(rows[:size], scores.values.T, out[begin : begin + size])
-        for i in range(size):
-            for j in range(d):
-                out[begin + i, j] /= total[i]
-
-
-@njit(fastmath=FAST)
-def _add_scores(
-    last: Floats, c: int, other: Floats, o: int, rows: Floats, slopes: Floats, i: int, mean: np.float32
-) -> None:
-    """Add the gradient of a state's scores to last[c] and other[o], given that of its weights in slopes[i]."""
-    for n in range(rows.shape[1]):
-        s = rows[i, n] * (slopes[i, n] - mean)
-        last[c, n] += s
-        other[o, n] += s
-
-
-@njit(fastmath=FAST, error_model="numpy")
-def _share(grad: Floats, r: int, glimpse: Floats, total: np.float32, part: Floats, i: int) -> np.float32:
-    """part[i] = grad[r] / total, by which weights need not sum to 1; its product with the glimpse, which is the mean
-    of the weights' gradient.
+    With any_end, a move away from the depot is to any route end.
     """
-    mean = np.float32(0.0)
-    for j in range(grad.shape[1]):
-        share = grad[r, j] / total
-        part[i, j] = share
-        mean += share * glimpse[r, j]
-    return mean
+    (sequences, length), padded = actions.shape, demand.shape[0]
+    count, s = np.count_nonzero(weight), 0
+    sequence, step, current, units, chosen = np.empty((5, count), np.int64)
+    weights, when = np.empty(count, np.float32), np.full((sequences, padded), -1)
+    when[:, :size] = length
+    for m in range(sequences):
+        left = capacity
+        for t in range(length):
+            node = actions[m, t]
+            if weight[m, t] != 0:
+                sequence[s], step[s], current[s], units[s], weights[s] = m, t, actions[m, t - 1], left, weight[m, t]
+                chosen[s] = ANY_END if any_end and current[s] == 0 else node
+                s += 1
+            when[m, node] = min(when[m, node], t)
+            left = capacity if node == 0 else left - demand[node]
+    return States(sequence, step, current, units, chosen, weights, when)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-def glimpse_back(
-    scores: GlimpseTables, factors: GlimpseTables, states: States, glimpse: Floats, grad: Floats, grads: GlimpseTables
-) -> None:
-    """Add the gradient of one head's scores and values into grads, given its glimpse (S, d) and that one's gradient."""
-    count, width = len(grad), scores.last.shape[1]
-    rows, total = np.empty((BLOCK, width), np.float32), np.empty(BLOCK, np.float32)
-    slopes, values = np.empty_like(rows), np.empty((width, grad.shape[1]), np.float32)
-    part, mean = np.empty((BLOCK, grad.shape[1]), np.float32), np.empty(BLOCK, np.float32)
-    last, other, current, others = grads.last, grads.other, states.current, states.other
-    for begin in range(0, count, BLOCK):
-        size = min(BLOCK, count - begin)
-        _weigh(scores, factors, states, begin, rows[:size], total)
-        for i in range(size):
-            mean[i] = _share(grad, begin + i, glimpse, total[i], part, i)
-        np.dot(part[:size], scores.values, slopes[:size])
-        for i in range(size):
-            _add_scores(last, current[begin + i], other, others[begin + i], rows, slopes, i, mean[i])
-        np.dot(rows[:size].T, part[:size], values)
-        grads.values[:] += values.T
+# --- the choice ------------------------------------------------------------------------------------------------------
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def _log_p(scores: Floats, r: int, is_open: Floats, chosen: int, clip: np.float32, p: Floats) -> np.float32:
-    """Return log p of the chosen node; its gradient replaces scores[r]. p (1, P) is scratch memory."""
-    one = np.float32(1.0)
-    for n in range(scores.shape[1]):
-        t = tanh32(scores[r, n])
-        scores[r, n] = t
-        p[0, n] = t if is_open[r, n] > 0 else CLOSED
-    top = row_maximum(p, 0, 0, p.shape[1])
-    total = np.float32(0.0)
+def _softmax(scores: Floats, i: int, allowed: Floats, r: int, clip: np.float32, p: Floats, k: int) -> float:
+    """p[k] = softmax of clip * scores[i] over the nodes of allowed[r]; return the log of the sum of exponentials."""
     for n in range(p.shape[1]):
-        w = exp32(clip * (p[0, n] - top)) * is_open[r, n]
-        p[0, n] = w
+        p[k, n] = scores[i, n] if allowed[r, n] > 0 else CLOSED
+    top, total = row_maximum(p, k, 0, p.shape[1]), np.float32(0.0)
+    for n in range(p.shape[1]):
+        w = exp32(clip * (p[k, n] - top)) * allowed[r, n]
+        p[k, n] = w
         total += w
-    t, inverse = scores[r, chosen], one / total
+    inverse = np.float32(1.0) / total
     for n in range(p.shape[1]):
-        x = scores[r, n]
-        scores[r, n] = clip * (x * x - one) * p[0, n] * inverse
-    scores[r, chosen] += clip * (one - t * t)
-    return clip * (t - top) - np.float32(math.log(total))
+        p[k, n] *= inverse
+    return float(clip * top) + math.log(total)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def choose(local: LocalTables, states: States, context: Context, scores: Floats, out: Floats) -> Observation:
-    """Write log p of every state; its gradient replaces the scores (S, P). Return what `local_back` needs."""
-    demand, lists, config = context
-    seen = new_observation(local, len(out))
-    if config.penalty or config.use_local:
-        state = LocalState(states.current, states.units, states.open_count, states.is_open)
-        add_local_scores(local, lists, config, demand, state, scores, seen)
-    is_open, chosen, clip = states.is_open, states.chosen, np.float32(config.clip)
-    p = np.empty((1, scores.shape[1]), np.float32)
-    for r in range(out.shape[0]):
-        out[r] = _log_p(scores, r, is_open, chosen[r], clip, p)
-    return seen
+@njit(fastmath=FAST)
+def _squash(scores: Floats, i: int, base: Floats) -> None:
+    """scores[i] = tanh(scores[i] + base)."""
+    for n in range(scores.shape[1]):
+        scores[i, n] = tanh32(scores[i, n] + base[n])
+
+
+@njit(fastmath=FAST)
+def _squash_back(scores: Floats, i: int, p: Floats, factor: np.float32) -> None:
+    """Replace tanh(u) in scores[i] by the gradient of u, factor * (1 - tanh(u)^2) * (p[1] - p[0])."""
+    for n in range(p.shape[1]):
+        x = scores[i, n]
+        scores[i, n] = factor * (np.float32(1.0) - x * x) * (p[1, n] - p[0, n])
+
+
+@njit(nogil=True)
+def _choose(
+    chosen: Integers,
+    weight: Floats,
+    is_open: Floats,
+    route_ends: Floats,
+    clip: np.float32,
+    base: Floats,
+    scores: Floats,
+) -> float:
+    """Return the weighted sum of log p of the moves; its gradient replaces the scores (R, P), to which base is added.
+
+    The gradient of log p is that of the logits of right moves by their shares, minus that of all by theirs.
+    """
+    total = 0.0
+    p, right = np.empty((2, scores.shape[1]), np.float32), np.empty((1, scores.shape[1]), np.float32)
+    for i in range(len(chosen)):
+        _squash(scores, i, base)
+        all_moves = _softmax(scores, i, is_open, i, clip, p, 0)
+        if chosen[i] == ANY_END:
+            right[0] = is_open[i] * route_ends
+            right_moves = _softmax(scores, i, right, 0, clip, p, 1)
+        else:
+            p[1] = np.float32(0.0)
+            p[1, chosen[i]] = np.float32(1.0)
+            right_moves = float(clip * scores[i, chosen[i]])
+        total += weight[i] * (right_moves - all_moves)
+        _squash_back(scores, i, p, clip * weight[i])
+    return total
 
 
 @njit(fastmath=FAST)
@@ -223,12 +161,11 @@ def _attend_back(weights: Floats, slopes: Floats, x: Floats, r: int, attend: Flo
         attend[h, 2] += s2
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def local_back(local: LocalTables, depot: bool, scores: Floats, seen: Observation) -> tuple[Floats, Floats, Floats]:
-    """Return the gradient of the local tables, given that of the scores (S, P)."""
+@njit(nogil=True, fastmath=FAST)
+def _local_back(local: LocalTables, depot: bool, scores: Floats, seen: Observation, grads: LocalTables) -> None:
+    """Add the gradient of the local tables, given that of the scores (R, P)."""
     x, index, found, weights, out = seen.features, seen.node, seen.found, seen.weights, seen.scores
     tokens, shift = x.shape[2], 1 if depot else 0
-    attend, rank = np.zeros_like(local.attend), np.zeros_like(local.attend_rank)
     out[:] = np.float32(0.0)
     for r in range(scores.shape[0]):
         if depot:
@@ -240,5 +177,67 @@ def local_back(local: LocalTables, depot: bool, scores: Floats, seen: Observatio
                 out[r, tokens + f] += out[r, t] * x[r, f, t]
     slopes = np.dot(out, local.readout.T)
     for r in range(scores.shape[0]):
-        _attend_back(weights, slopes, x, r, attend, rank)
-    return attend, rank, np.dot(weights.T, out)
+        _attend_back(weights, slopes, x, r, grads.attend, grads.attend_rank)
+    grads.readout[:] += np.dot(weights.T, out)
+
+
+# --- states in blocks ------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True)
+def _open_row(when: Integers, m: int, step: int, demand: Integers, units: int, is_open: Floats, i: int) -> int:
+    """Write which nodes are not visited before a step and fit into the units left; return how many."""
+    count = 0
+    for n in range(demand.shape[0]):
+        fits = (when[m, n] >= step) & (demand[n] <= units)
+        is_open[i, n] = np.float32(fits)
+        count += fits
+    return count
+
+
+@njit(nogil=True)
+def _open_nodes(states: States, begin: int, context: Context, is_open: Floats, open_count: Integers) -> None:
+    """Write which nodes may come next in the states from `begin` on, and how many without the depot."""
+    depot, demand = context.config.has_depot, context.demand
+    sequence, step, current, units, when = states.sequence, states.step, states.current, states.units, states.when
+    for i in range(len(open_count)):
+        s = begin + i
+        open_count[i] = _open_row(when, sequence[s], step[s], demand, units[s], is_open, i)
+        if depot:
+            open_count[i] -= int(is_open[i, 0])
+            is_open[i, 0] = np.float32(current[s] != 0)
+
+
+@njit(nogil=True, cache=True)
+def task_gradient(
+    tables: Tables, local: LocalTables, states: States, other: Integers, context: Context, grads: Tables
+) -> tuple[float, LocalTables]:
+    """Return the weighted sum of log p over the states of a task, and its gradient for the local tables.
+
+    Its gradient for the task's own tables is written into grads. `other` (S,) are rows of tables.query_other.
+    """
+    config, clip, padded, total = context.config, np.float32(context.config.clip), len(context.demand), 0.0
+    glimpse = new_glimpse(tables, context.heads, padded)
+    slopes = new_gradient(glimpse)
+    own = LocalTables(np.zeros_like(local.attend), np.zeros_like(local.attend_rank), np.zeros_like(local.readout))
+    base = glimpse.offset.copy()
+    if config.penalty:
+        base[1 if config.has_depot else 0 :] -= np.float32(config.xi)
+    blocks = max(1, -(-len(other) // BLOCK))
+    most = -(-len(other) // blocks)
+    block, seen, whole = new_block(glimpse, most), new_observation(local, most), np.empty((most, padded), np.float32)
+    for k in range(blocks):
+        part = slice(len(other) * k // blocks, len(other) * (k + 1) // blocks)
+        size, current, others = part.stop - part.start, states.current[part], other[part]
+        is_open, open_count, scores = block.is_open[:size], np.empty(size, np.int64), whole[:size]
+        _open_nodes(states, part.start, context, is_open, open_count)
+        look(tables, glimpse, current, others, block, scores)
+        if config.penalty or config.use_local:
+            state = LocalState(current, states.units[part], open_count, is_open)
+            add_local_scores(local, context.lists, config, context.demand, state, scores, seen)
+        total += _choose(states.chosen[part], states.weight[part], is_open, context.route_ends, clip, base, scores)
+        if config.use_local:
+            _local_back(local, config.has_depot, scores, seen, own)
+        look_back(glimpse, current, others, block, scores, slopes)
+    write_gradient(tables, glimpse, slopes, grads)
+    return total, own

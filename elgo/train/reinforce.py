@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from elgo.model.rollout import Rolled, device_generator, rollout
 from elgo.problem.task import Task
 from elgo.train.config import Config, ReinforceConfig, parse_set
 from elgo.train.data import random_tasks, step_rng
-from elgo.train.log_prob import log_prob
+from elgo.train.log_prob import Moves, weighted_log_prob
 from elgo.train.prefetch import Prefetch
 from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
@@ -68,8 +69,7 @@ class Reinforce:
             for part in parts_in_memory(sampled, gradient_memory(device)):
                 with self.processes.autocast(config.train.amp):
                     loss = reinforce_loss(policy, *part)
-                if loss.requires_grad:  # False if the policy was confident everywhere
-                    loss.backward()
+                loss.backward()
                 total += loss.detach()
         return StepLoss(total, torch.tensor(float(len(mine)), device=device), len(tasks))
 
@@ -167,7 +167,7 @@ def parts_in_memory(sampled: SampledRollouts, memory: float) -> Iterator[Sampled
     """Yield the rollouts of as many tasks at a time as have gradients that fit into so many bytes; at least one."""
     batch, actions, uncertain = sampled
     each = actions[0].numel() * batch.coords.shape[1] * STATE_BYTES
-    size = max(1, int(memory / each)) if uncertain is None else 1  # which log_prob takes of one task only
+    size = max(1, int(memory / each))
     for begin in range(0, len(actions), size):
         part = slice(begin, begin + size)
         yield SampledRollouts(batch.select(part), actions[part], None if uncertain is None else uncertain[part])
@@ -186,7 +186,8 @@ def advantages(length: Tensor) -> Tensor:
 
 
 def reinforce_loss(policy: Policy, batch: Batch, actions: Tensor, uncertain: Tensor | None = None) -> Tensor:
-    """Return the sum over instances of the mean over rollouts of -advantage * log p; see log_prob for `uncertain`."""
-    weight = advantages(policy.env.length(batch, actions))
-    log_p = log_prob(policy, batch, actions, uncertain=uncertain).sum(2)
-    return -(weight * log_p).mean(1).sum()
+    """Return the sum over instances of the mean over rollouts of -advantage * log p, of uncertain moves if given."""
+    each = -advantages(policy.env.length(batch, actions)) / actions.shape[1]
+    moving = actions[:, :, 1:] != actions[:, :, :-1]  # False in the padding
+    weight = each[:, :, None] * (moving if uncertain is None else moving & uncertain)
+    return weighted_log_prob(policy, policy.encode(batch), Moves(actions, F.pad(weight, (1, 0))))

@@ -36,4 +36,10 @@ def test_the_benchmark_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setattr(benchmark, "make_policy", lambda problem: Policy(PolicyConfig(problem, **NETWORK)))
     benchmark.main(["--size", "8", "--batch", "2", "--nodes", "16", "--repeat", "1"])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if line.strip().startswith(("tsp", "cvrp"))] == ["tsp", "cvrp"]
+    rows = [line.split() for line in lines if line.strip().startswith(("tsp", "cvrp"))]
+    assert [row[0] for row in rows] == ["tsp", "cvrp"] * 2
+    for row in rows[2:]:  # imitation: pace, encoder and rest, with torch and with kernels
+        for pace, encoder, rest in (map(float, row[1:4]), map(float, row[4:7])):
+            assert encoder > 0
+            assert rest > 0
+            assert pace == pytest.approx(1e3 / (encoder + rest), rel=0.05)

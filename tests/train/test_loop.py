@@ -274,7 +274,7 @@ def test_two_processes_make_the_steps_of_one(method: str, problem: str, fields: 
         torch.testing.assert_close(two["optimiser"]["state"][number]["exp_avg"], mean, rtol=0, atol=1e-4 * largest)
         # Adam makes a step of the rate's size from any gradient: one that is only rounding goes either way.
         real = square.sqrt() > 1e-4 * largest
-        assert not bool(((two["policy"][name] - value).abs()[real] > 1e-5).any()), name
+        assert not bool(((two["policy"][name] - value).abs()[real] > 2e-5).any()), name
     for a, b in zip(rows(tmp_path / "one"), rows(tmp_path / "two"), strict=True):
         assert a == pytest.approx(b, abs=1e-5, rel=1e-5)
 

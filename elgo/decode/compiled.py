@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
+from elgo.decode.global_kernels import part_heads
 from elgo.decode.local_kernels import LIST_LIMIT, neighbour_lists
 from elgo.decode.rollout_kernel import Block, Demands, run_block
 from elgo.decode.types import Request, Rollouts, new_rollouts
@@ -40,7 +41,7 @@ def supports(policy: PolicyLike) -> TypeGuard[Policy]:
 
 def table_bytes(config: PolicyConfig, n: int) -> float:
     """Return the size of the N x N factors of the glimpse."""
-    return 4.0 * config.heads * n * n
+    return 4.0 * len(part_heads(config.heads, config.width // config.heads)) * n * n
 
 
 def task_bytes(config: PolicyConfig, n: int, with_table: bool) -> float:

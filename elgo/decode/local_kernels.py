@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elgo.decode.arithmetic import CLOSED, FAST, Floats, Integers, exp32, row_maximum
+from elgo.decode.arithmetic import CLOSED, FAST, LANES, UNDERFLOW, Floats, Integers
+from elgo.decode.vectors import exp, load, splat, store, sums
 
 LIST_LIMIT = 1024  # longest presorted neighbour list; beyond it the kernel searches all nodes
 
@@ -20,7 +21,7 @@ class LocalTables(NamedTuple):
     """The local policy folded into tables; T = K tokens, or 1 + K with a depot, padded. The same for every task."""
 
     attend: Floats  # (H, 3) what a feature adds to a head's attention score
-    attend_rank: Floats  # (H, T)
+    attend_rank: Floats  # (H, T) what a rank adds, so far below 0 that no score is above it
     readout: Floats  # (H * (T + 4), T + 4) from the weights of tokens, features and 1 to u_local: see _attend
 
 
@@ -103,11 +104,14 @@ def _nearest_rows(
 def new_observation(local: LocalTables, count: int) -> Observation:
     """Return arrays for so many states."""
     tokens = local.attend_rank.shape[1]
+    found = np.zeros(count, np.int64)
+    for r in range(count):
+        found[r] = -1  # nothing is written yet
     return Observation(
         features=np.zeros((count, 3, tokens), np.float32),
         node=np.zeros((count, tokens), np.int64),
         rho=np.zeros((count, tokens + 1), np.float32),
-        found=np.zeros(count, np.int64),
+        found=found,
         weights=np.zeros((count, local.readout.shape[0]), np.float32),
         scores=np.zeros((count, local.readout.shape[1]), np.float32),
         place=np.zeros(tokens + 1, np.int64),
@@ -166,25 +170,29 @@ def _observe(
     for r in range(current.shape[0]):
         c, count = current[r], min(config.neighbours, open_count[r])
         found = _search_list(order, c, is_open, r, count, place)
-        if found < count:
+        listed = found == count
+        if not listed:
             found = _search_all(lists, config, state, r, count, seen)
-        else:
-            for t in range(found):
-                j = place[t]
-                node[r, t], rho[r, t] = order[c, j], distance[c, j]
-                x[r, 0, shift + t], x[r, 1, shift + t] = first[c, j], second[c, j]
-        seen.found[r] = found
-        radius = rho[r, found - 1] if found > 0 else np.float32(0.0)
+        radius = np.float32(0.0)
+        if found > 0:
+            radius = distance[c, place[found - 1]] if listed else rho[r, found - 1]
         inverse = np.float32(1.0) / (radius + np.float32(config.radius_slack)) if radius > 0 else np.float32(1.0)
         to_share = np.float32(1.0) / (radius + np.float32(config.penalty_slack)) if radius > 0 else np.float32(1.0)
-        for t in range(found):
-            x[r, 0, shift + t] *= inverse
-            rho[r, t] *= to_share
-        for t in range(absent.shape[1]):
-            absent[r, t] = np.float32(0.0) if shift <= t and t < found + shift else CLOSED
-        if config.euclidean:
+        to_second = inverse if config.euclidean else np.float32(1.0)
+        if listed:
             for t in range(found):
-                x[r, 1, shift + t] *= inverse
+                j = place[t]
+                node[r, t], rho[r, t] = order[c, j], distance[c, j] * to_share
+                x[r, 0, shift + t], x[r, 1, shift + t] = first[c, j] * inverse, second[c, j] * to_second
+        else:
+            for t in range(found):
+                rho[r, t] *= to_share
+                x[r, 0, shift + t] *= inverse
+                x[r, 1, shift + t] *= to_second
+        if found != seen.found[r]:
+            for t in range(absent.shape[1]):
+                absent[r, t] = np.float32(0.0) if shift <= t and t < found + shift else CLOSED
+            seen.found[r] = found
         if config.has_depot:
             absent[r, 0] = np.float32(0.0) if is_open[r, 0] > 0 else CLOSED
             share = np.float32(1.0) / np.float32(max(units[r], 1))
@@ -193,34 +201,46 @@ def _observe(
 
 
 @njit(fastmath=FAST)
+def _highest_score(x: Floats, absent: Floats, attend: Floats, rank: Floats, r: int, h: int) -> np.float32:
+    """Return the highest score of the tokens of a state for one head."""
+    top = CLOSED
+    for t in range(x.shape[2]):
+        u = attend[h, 0] * x[r, 0, t] + attend[h, 1] * x[r, 1, t] + attend[h, 2] * x[r, 2, t]
+        top = max(top, u + rank[h, t] + absent[r, t])
+    return top
+
+
+@njit(fastmath=FAST, error_model="numpy")
 def _attend(local: LocalTables, seen: Observation, states: int) -> None:
     """Attention of the context vector over the tokens of each state.
 
     Into seen.weights (R, H * (T + 4)), for each head: the weights of the tokens, the mean of each feature, 1.
     """
     x, absent, out, attend, rank = seen.features, seen.absent, seen.weights, local.attend, local.attend_rank
-    tokens = x.shape[2]
+    tokens, zero = x.shape[2], splat(np.float32(0.0))
     for r in range(states):
+        x0, x1, x2 = 3 * r * tokens, (3 * r + 1) * tokens, (3 * r + 2) * tokens
         for h in range(attend.shape[0]):
-            at = h * (tokens + 4)
-            a0, a1, a2 = attend[h, 0], attend[h, 1], attend[h, 2]
-            for t in range(tokens):
-                out[r, at + t] = a0 * x[r, 0, t] + a1 * x[r, 1, t] + a2 * x[r, 2, t] + rank[h, t] + absent[r, t]
-            top = row_maximum(out, r, at, tokens)
-            total, s0, s1, s2 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
-            for t in range(tokens):
-                w = exp32(out[r, at + t] - top)
-                out[r, at + t] = w
-                total += w
-                s0 += w * x[r, 0, t]
-                s1 += w * x[r, 1, t]
-                s2 += w * x[r, 2, t]
-            inverse = np.float32(1.0) / total
-            for t in range(tokens):
-                out[r, at + t] *= inverse
-            at += tokens
-            out[r, at], out[r, at + 1] = s0 * inverse, s1 * inverse
-            out[r, at + 2], out[r, at + 3] = s2 * inverse, np.float32(1.0)
+            a0, a1, a2 = splat(attend[h, 0]), splat(attend[h, 1]), splat(attend[h, 2])
+            begin, lift, weight = r * out.shape[1] + h * (tokens + 4), zero, np.float32(0.0)
+            for _ in range(2):
+                total, s0, s1, s2 = zero, zero, zero, zero
+                for t in range(0, tokens, LANES):
+                    y0, y1, y2 = load(x, x0 + t), load(x, x1 + t), load(x, x2 + t)
+                    fixed = load(rank, h * tokens + t) + load(absent, r * tokens + t) + lift
+                    w = exp(fixed + a0 * y0 + a1 * y1 + a2 * y2)
+                    store(out, begin + t, w)
+                    total, s0, s1, s2 = total + w, s0 + w * y0, s1 + w * y1, s2 + w * y2
+                weight, m0, m1, m2 = sums(total, s0, s1, s2)
+                if weight >= UNDERFLOW:
+                    break
+                lift = splat(-_highest_score(x, absent, attend, rank, r, h))
+            inverse = np.float32(1.0) / weight
+            for t in range(begin, begin + tokens, LANES):
+                store(out, t, load(out, t) * splat(inverse))
+            at = h * (tokens + 4) + tokens
+            out[r, at], out[r, at + 1], out[r, at + 2] = m0 * inverse, m1 * inverse, m2 * inverse
+            out[r, at + 3] = np.float32(1.0)
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -244,9 +264,11 @@ def add_local_scores(
         out[:] = np.float32(0.0)
     for r in range(states):
         if config.use_local:
-            a, b, c = out[r, tokens], out[r, tokens + 1], out[r, tokens + 2]
-            for t in range(tokens):
-                out[r, t] += a * x[r, 0, t] + b * x[r, 1, t] + c * x[r, 2, t]
+            a, b, c = splat(out[r, tokens]), splat(out[r, tokens + 1]), splat(out[r, tokens + 2])
+            x0, x1, x2 = 3 * r * tokens, (3 * r + 1) * tokens, (3 * r + 2) * tokens
+            for t in range(0, tokens, LANES):
+                at = r * out.shape[1] + t
+                store(out, at, load(out, at) + a * load(x, x0 + t) + b * load(x, x1 + t) + c * load(x, x2 + t))
         if config.penalty:
             for t in range(found[r]):
                 out[r, shift + t] += config.xi - rho[r, t]

@@ -7,7 +7,18 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elgo.decode.arithmetic import CLOSED, FAST, Floats, Integers, exp32, tanh32
-from elgo.decode.global_kernels import GlimpseContext, GlobalTables, first_factor, glimpse
+from elgo.decode.global_kernels import (
+    GlimpseContext,
+    GlimpseWork,
+    GlobalTables,
+    NodeLists,
+    add_scores,
+    first_factor,
+    glimpse,
+    list_open,
+    new_lists,
+    remove_node,
+)
 from elgo.decode.local_kernels import (
     KernelConfig,
     LocalState,
@@ -16,6 +27,7 @@ from elgo.decode.local_kernels import (
     add_local_scores,
     new_observation,
 )
+from elgo.decode.tiles import PARTS, ROOM
 
 
 class Demands(NamedTuple):
@@ -39,6 +51,7 @@ class RolloutState(NamedTuple):
 
     context: GlimpseContext
     local: LocalState
+    unvisited: NodeLists  # with the depot, which may always be visited again; in TSP these are the open nodes
     unserved: Integers  # (R, P) CVRP: the demand of customers that are not served yet, more than the capacity elsewhere
     remaining: Integers  # (R,) nodes that are not visited yet, without the depot
 
@@ -47,23 +60,28 @@ class RolloutState(NamedTuple):
 def _start(tables: GlobalTables, nodes: int, demands: Demands, starts: Integers) -> RolloutState:
     """Return the state after the first move to each start."""
     demand, capacity = demands
-    rollouts, padded, heads = starts.shape[0], tables.offset.shape[0], tables.query_load.shape[0]
+    rollouts, padded = starts.shape[0], tables.offset.shape[0]
     depot = demand.shape[0] > 0
     is_open = np.zeros((rollouts, padded), np.float32)
     is_open[:, :nodes] = np.float32(1.0)
-    keep_first = tables.last.shape[0] > 0 and not depot
-    masked_first = np.empty((rollouts if keep_first else 0, heads, padded), np.float32)
-    if keep_first:
-        first_factor(tables, starts, is_open, masked_first)
+    has_first = tables.last.shape[0] > 0 and not depot
+    factor = np.zeros((rollouts if has_first else 0, tables.values.shape[0], padded, PARTS), np.float32)
+    if has_first:
+        first_factor(tables, starts, is_open, factor)
+    unvisited = new_lists(rollouts, nodes)
+    open_nodes = new_lists(rollouts, nodes) if depot else unvisited
     current, units = starts.copy(), np.zeros(rollouts, np.int64)
-    unserved = np.full((rollouts if depot else 0, padded), capacity + 1)
+    unserved = np.zeros((rollouts if depot else 0, padded), np.int64)
+    remaining = np.zeros(rollouts, np.int64)
     for r in range(rollouts):
+        remaining[r] = nodes - int(depot)
         if depot:
             units[r] = capacity
-            unserved[r, 1:nodes] = demand[1:]
-    context = GlimpseContext(starts, current, np.zeros(rollouts, np.float32), is_open, masked_first)
+            for n in range(padded):
+                unserved[r, n] = demand[n] if 0 < n < nodes else capacity + 1
+    context = GlimpseContext(starts, current, np.zeros(rollouts, np.float32), is_open, open_nodes, factor)
     local = LocalState(current, units, np.empty(rollouts, np.int64), is_open)
-    state = RolloutState(context, local, unserved, np.full(rollouts, nodes - (1 if depot else 0)))
+    state = RolloutState(context, local, unvisited, unserved, remaining)
     _move(state, demands, starts)
     return state
 
@@ -71,10 +89,9 @@ def _start(tables: GlobalTables, nodes: int, demands: Demands, starts: Integers)
 @njit(nogil=True)
 def _move(state: RolloutState, demands: Demands, chosen: Integers) -> None:
     """Move each rollout to its chosen node."""
-    _, _, _, is_open, masked_first = state.context
-    unserved, remaining = state.unserved, state.remaining
+    is_open, unserved, remaining = state.local.is_open, state.unserved, state.remaining
     current, units, (demand, capacity) = state.local.current, state.local.units, demands
-    depot, heads = unserved.shape[0] > 0, masked_first.shape[1] if masked_first.shape[0] > 0 else 0
+    depot, (unvisited, edges) = unserved.shape[0] > 0, state.unvisited
     for r in range(chosen.shape[0]):
         node = chosen[r]
         current[r] = node
@@ -83,11 +100,10 @@ def _move(state: RolloutState, demands: Demands, chosen: Integers) -> None:
             continue
         remaining[r] -= 1
         is_open[r, node] = np.float32(0.0)
+        remove_node(unvisited, edges, r, node)
         if depot:
             unserved[r, node] = capacity + 1
             units[r] -= demand[node]
-        for h in range(heads):
-            masked_first[r, h, node] = np.float32(0.0)
 
 
 @njit(nogil=True)
@@ -117,34 +133,26 @@ def _open_nodes(state: RolloutState, demands: Demands) -> bool:
         else:
             open_count[r] = remaining[r]
             busy = busy or remaining[r] > 0
+    if depot:
+        list_open(state.unvisited, is_open, state.context.open_nodes)
     return busy
 
 
-@njit(fastmath=FAST | {"nnan"})
-def _mask(scores: Floats, r: int, base: Floats, is_open: Floats) -> np.float32:
-    """scores[r] += base where open, CLOSED elsewhere; return its maximum."""
-    top = CLOSED
+@njit(fastmath=FAST)
+def _base_scores(base: Floats, is_open: Floats, r: int, scores: Floats) -> None:
+    """scores[r] = base where open, CLOSED elsewhere."""
     for n in range(scores.shape[1]):
-        u = scores[r, n] + base[n]
-        u = u if is_open[r, n] > 0 else CLOSED
-        scores[r, n] = u
-        top = max(top, u)
-    return top
+        scores[r, n] = base[n] if is_open[r, n] > 0 else CLOSED
 
 
 @njit
-def _best(scores: Floats, r: int, top: np.float32, is_open: Floats) -> int:
-    """Return the lowest index with the highest score, without an early exit so that it vectorises."""
-    none = np.int32(scores.shape[1])
-    best = none
-    for n in range(none):
-        best = min(best, np.int32(n) if scores[r, n] == top and is_open[r, n] > 0 else none)
-    if best < none:
-        return int(best)
-    for n in range(none):  # not a number anywhere: some open node, never an index out of bounds
-        if is_open[r, n] > 0:
-            return n
-    return -1
+def _best(scores: Floats, r: int, nodes: NDArray[np.int32], count: int) -> int:
+    """Return the first of the nodes with the highest score, or the first of all if none is a number."""
+    best, top = nodes[r, 0], CLOSED
+    for k in range(count):
+        if scores[r, nodes[r, k]] > top:
+            best, top = nodes[r, k], scores[r, nodes[r, k]]
+    return best
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -186,24 +194,26 @@ def run_block(
     starts, uniforms, actions, confidence = block
     state = _start(tables, lists.coords.shape[0], demands, starts)
     is_open, rollouts = state.context.is_open, starts.shape[0]
+    nodes, edges = state.context.open_nodes
     actions[:, 0] = starts
     base = tables.offset.copy()
-    if config.penalty:
-        base[1 if config.has_depot else 0 :] -= config.xi
-    scores, rows = np.zeros(is_open.shape, np.float32), np.zeros((4, is_open.shape[1]), np.float32)
-    glimpses = np.empty((rollouts, tables.query_load.size), np.float32)
+    for n in range(int(config.has_depot), base.shape[0] if config.penalty else 0):
+        base[n] -= np.float32(config.xi)
+    scores, padded = np.empty(is_open.shape, np.float32), is_open.shape[1]
+    glimpses = np.empty((rollouts, tables.values.shape[0], ROOM), np.float32)
+    work = GlimpseWork(np.empty(padded * PARTS, np.float32), np.empty((1, padded), np.float32))
     seen, chosen = new_observation(local, rollouts), np.empty(rollouts, np.int64)
     t = 1
     while _open_nodes(state, demands) and control[1] == 0:
+        for r in range(rollouts):
+            _base_scores(base, is_open, r, scores)
         if config.use_global:
-            glimpse(tables, state.context, rows, glimpses)
-            np.dot(glimpses, tables.readout, scores)
-        else:
-            scores[:] = np.float32(0.0)
+            glimpse(tables, state.context, work, glimpses)
+            add_scores(tables, state.context, glimpses, scores)
         if config.penalty or config.use_local:
             add_local_scores(local, lists, config, demands.demand, state.local, scores, seen)
         for r in range(rollouts):
-            node = _best(scores, r, _mask(scores, r, base, is_open), is_open)
+            node = _best(scores, r, nodes, edges[r, -1])
             if uniforms.shape[0] > 0:
                 node, confidence[r, t] = _sample(scores[r], node, is_open[r], config.clip, uniforms[r, t])
             actions[r, t] = chosen[r] = node

@@ -8,9 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elgo.decode.arithmetic import LANES, Floats
-from elgo.decode.global_kernels import GlobalTables
+from elgo.decode.arithmetic import LANES, Floats, Integers
+from elgo.decode.global_kernels import GlobalTables, part_heads
 from elgo.decode.local_kernels import KernelConfig, LocalTables
+from elgo.decode.tiles import LANES as TILE_LANES
+from elgo.decode.tiles import PARTS
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
@@ -47,40 +49,67 @@ def global_tables(policy: Policy, encoding: Encoding, with_table: bool) -> list[
     """Return the tables of each task of an encoded, unpadded batch."""
     net, batch = policy.global_, encoding.batch.coords.shape[0]
     heads, d = policy.config.heads, policy.config.width // policy.config.heads
+    nodes = encoding.batch.coords.shape[1] + -encoding.batch.coords.shape[1] % LANES
     if net is None:
-        none = np.zeros((0, 0, 0), np.float32)
-        flat = np.zeros((heads, d), np.float32)
-        zero = np.zeros(encoding.batch.coords.shape[1], np.float32)
-        return [GlobalTables(none, none, none, flat, none, none, flat, flat, zero)] * batch
+        none, empty = np.zeros((0, 0, 0), np.float32), np.zeros((0, 0, 0, 0), np.float32)
+        zero, flat = np.zeros(nodes, np.float32), np.zeros((0, 0), np.float32)
+        no_part = np.zeros(0, np.int64)
+        return [GlobalTables(empty, none, none, flat, none, none, none, none, zero, no_part)] * batch
     assert isinstance(net, GlobalPolicy)
     scale = 1 / math.sqrt(d)
     first = encoding.query_last[:, :0] if encoding.query_first is None else encoding.query_first * scale
     last = encoding.query_last * scale
     load = (last.new_zeros(heads * d) if net.query_load is None else net.query_load.weight[:, 0] * scale).view(heads, d)
     keys = encoding.keys.transpose(2, 3)  # (B, H, d, N)
-    values = F.pad(encoding.values.transpose(2, 3), (0, 0, 0, d % 2))
     slope = (load[:, None] @ keys).squeeze(2)
     slope = slope - slope.amax(-1, keepdim=True)  # a factor common to all nodes, which keeps exp() in range
+    head = part_heads(heads, d)
     first_, last_ = (numpy32(x.unflatten(2, (heads, d))) for x in (first, last))
-    table = _last_table(split_heads(last, heads), keys) if with_table else np.zeros((batch, 0, 0, 0), np.float32)
-    per_task = (keys, values, slope, encoding.readout.transpose(1, 2), encoding.offset)
-    keys_, values_, slope_, readout, offset = (numpy32(pad_nodes(x)) for x in per_task)
+    table = (
+        _last_table(split_heads(last, heads), keys, head) if with_table else np.zeros((batch, 0, 0, 0, 0), np.float32)
+    )
+    readout = encoding.readout.unflatten(2, (heads, d)).transpose(1, 2)
+    values_, readout_ = (numpy32(in_parts(x, nodes)) for x in (encoding.values, readout))
+    keys_, offset, slope_ = (numpy32(pad_nodes(x)) for x in (keys, encoding.offset, slope[:, head]))
+    slope_ = np.ascontiguousarray(slope_.reshape(batch, -1, PARTS, nodes).swapaxes(2, 3))
     load_ = numpy32(load)
     return [
-        GlobalTables(table[i], first_[i], last_[i], load_, keys_[i], values_[i], slope_[i], readout[i], offset[i])
+        GlobalTables(
+            table[i], first_[i], last_[i], load_, keys_[i], values_[i], slope_[i], readout_[i], offset[i], head
+        )
         for i in range(batch)
     ]
 
 
-def _last_table(query: Tensor, keys: Tensor) -> Floats:
-    """exp(q_last.k - row maximum) as (B, N, H, padded N)."""
-    b, h, n, _ = query.shape
-    out = np.zeros((b, n, h, n + -n % LANES), np.float32)  # numpy asks for huge pages, which random rows need
+def in_parts(x: Tensor, nodes: int) -> Tensor:
+    """Return (B, H, N, d) as tiles (B, G, nodes, 128), filled with zeros."""
+    n, d = x.shape[2:]
+    x = F.pad(x, (0, -d % TILE_LANES, 0, nodes - n)).unflatten(3, (-1, TILE_LANES)).transpose(2, 3).flatten(1, 2)
+    x = F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % PARTS))  # (B, 8 G, nodes, 16)
+    return x.unflatten(1, (-1, PARTS)).transpose(2, 3).flatten(3).contiguous()
+
+
+def _last_table(query: Tensor, keys: Tensor, head: Integers) -> Floats:
+    """exp(q_last.k - row maximum) as (B, N, G, padded N, 8)."""
+    b, _, n, _ = query.shape
+    out = aligned_zeros((b, n, len(head) // PARTS, n + -n % LANES, PARTS))
     for i in range(b):
         score = query[i] @ keys[i]
         score -= score.amax(-1, keepdim=True)
-        torch.from_numpy(out[i])[:, :, :n] = score.exp_().transpose(0, 1)
+        of_parts = score.exp_()[head].unflatten(0, (-1, PARTS))  # (G, 8, N, N)
+        torch.from_numpy(out[i])[:, :, :n] = of_parts.permute(2, 0, 3, 1)
     return out
+
+
+def aligned_zeros(shape: tuple[int, ...]) -> Floats:
+    """Return zeros at an address that vectors do not straddle cache lines from.
+
+    numpy asks for huge pages, which random rows need, but torch aligns its memory.
+    """
+    size, line = math.prod(shape), 64
+    raw = np.zeros(size + line // 4, np.float32)
+    begin = -raw.ctypes.data % line // 4
+    return raw[begin : begin + size].reshape(shape)
 
 
 def local_tables(policy: Policy) -> LocalTables:
@@ -99,7 +128,10 @@ def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
     summary = basis @ folded.mix  # (H, T + 4, E)
     summary[0, -1] = folded.bias
     readout = summary.flatten(0, 1) @ basis.T
-    return folded.attend @ feature.T, folded.attend @ rank.T, readout
+    attend, by_rank = folded.attend @ feature.T, folded.attend @ rank.T
+    # Softmax does not see a shift of all scores: this one, the most that features can add, keeps exp() in range.
+    most = by_rank.amax(1) + attend.abs() @ attend.new_tensor([1.0, math.pi, 1.0])
+    return attend, by_rank - most.detach()[:, None], readout
 
 
 def numpy32(x: Tensor) -> Floats:

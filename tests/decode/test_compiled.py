@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from numba import njit
 from samples import KINDS, after, random_policy, random_task, small_config
 
 from elgo.decode.arithmetic import UNDERFLOW, exp32, tanh32
@@ -13,6 +14,7 @@ from elgo.decode.decoder import DecodeConfig
 from elgo.decode.decoder import decode as decode_rollouts
 from elgo.decode.tables import global_tables
 from elgo.decode.types import Actions, longest
+from elgo.decode.vectors import exp, load, store
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
@@ -136,6 +138,7 @@ def test_random_policies_have_scores_that_differ_and_routes_that_are_longer_than
         {"local_policy": False, "penalty": False},
         {"clip": 10.0},
         {"heads": 1, "local_heads": 1},
+        {"heads": 12, "width": 48},  # two tiles
         {"normalisation": "official"},
     ],
     ids=str,
@@ -204,11 +207,22 @@ def smallest_sum(policy: Policy, task: Task, start: int) -> float:
         is_open = policy.env.valid(make_batch([task]), state)[0, 0].numpy()
         if task.demand is None:
             first = tables.query_first[start][:, None] @ tables.keys[:, :, :n]  # (H, 1, N)
-            other = np.exp(first - first.max(axis=2, keepdims=True))[:, 0]
+            other = np.exp(first - first.max(axis=2, keepdims=True))[tables.head, 0].T
         else:
-            other = np.exp(float(state.load) / task.capacity * tables.slope[:, :n])
-        smallest = min(smallest, (tables.last[walk[t - 1], :, :n] * other * is_open).sum(axis=1).min())
+            other = np.exp(float(state.load) / task.capacity * tables.slope[0, :n])  # (N, 8)
+        smallest = min(smallest, (tables.last[walk[t - 1], 0, :n] * other * is_open[:, None]).sum(axis=0).min())
     return smallest
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_local_attention_far_below_its_bound(problem: str) -> None:
+    """Slopes so steep that the weights vanish next to the most that features could add."""
+    policy = random_policy(small_config(problem), seed=3, scale=1.5)
+    with torch.no_grad():
+        policy.local.query.weight.mul_(200)
+    tasks, starts = mixed_tasks(problem, 6, seed=14, most=50)
+    with torch.inference_mode():
+        assert differing(policy, tasks, starts) == 0
 
 
 @pytest.mark.parametrize("factor", [100.0, 1000.0])
@@ -263,11 +277,23 @@ def test_supports() -> None:
     assert not supports(random_policy(small_config("tsp", local_layers=3)))
 
 
+@njit
+def vector_exp(x: np.ndarray) -> np.ndarray:
+    """exp of an array of whole vectors."""
+    out = np.empty_like(x)
+    for i in range(0, x.size, 8):
+        store(out, i, exp(load(x, i)))
+    return out
+
+
 def test_exp_and_tanh_are_exact_to_a_few_units() -> None:
-    x = np.linspace(-86, 87, 2001).astype(np.float32)
+    x = np.linspace(-86, 87, 2000).astype(np.float32)
     found = np.array([exp32(value) for value in x])
     np.testing.assert_allclose(found, np.exp(x.astype(np.float64)), rtol=5e-7)
     assert exp32(np.float32(-1e30)) < 1e-37
+    np.testing.assert_allclose(vector_exp(x), np.exp(x.astype(np.float64)), rtol=5e-7)
+    assert vector_exp(np.full(8, -1e30, np.float32)).max() < 1e-37
+    assert np.isnan(vector_exp(np.full(8, np.nan, np.float32))).all()
     x = np.linspace(-40, 40, 2001).astype(np.float32)
     found = np.array([tanh32(value) for value in x])
     np.testing.assert_allclose(found, np.tanh(x.astype(np.float64)), atol=3e-7)

@@ -67,7 +67,7 @@ def roll_out(
     # The blocks are what runs in parallel: within them, BLAS may not start more threads.
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         lists = list(pool.map(lambda task: neighbour_lists(task.coords, config.has_depot, config.euclidean), tasks))
-        tables, local = make_tables(policy, tasks, with_table, threads)
+        tables, local = make_tables(policy, tasks, with_table, threads, pool)
 
         def run(number: int) -> None:
             i, rows = blocks[number]

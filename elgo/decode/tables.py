@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from elgo.decode.arithmetic import LANES, Floats, Integers
 from elgo.decode.global_kernels import GlobalTables, part_heads
@@ -38,11 +42,35 @@ def kernel_config(config: PolicyConfig) -> KernelConfig:
 
 
 def make_tables(
-    policy: Policy, tasks: Sequence[Task], with_table: bool, threads: int
+    policy: Policy, tasks: Sequence[Task], with_table: bool, threads: int, pool: Executor
 ) -> tuple[list[GlobalTables], LocalTables]:
-    """Return the tables of tasks of one size; with_table says whether N x N factors of the glimpse are made."""
-    with inference(threads):
-        return global_tables(policy, policy.encode(make_batch(tasks)), with_table), local_tables(policy)
+    """Return the tables of tasks of one size; with_table says whether N x N factors of the glimpse are made.
+
+    Each thread of the pool takes a share of the tasks: that takes less time than sharing each operation.
+    """
+
+    def of_share(share: Sequence[Task]) -> list[GlobalTables]:
+        with torch.inference_mode(), _OneDnnProducts():
+            return global_tables(policy, policy.encode(make_batch(share)), with_table)
+
+    count = min(threads, len(tasks))
+    shares = [tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count] for i in range(count)]
+    with inference(threads // count):
+        made = pool.map(of_share, shares) if count > 1 else map(of_share, shares)
+        return list(chain.from_iterable(made)), local_tables(policy)
+
+
+class _OneDnnProducts(TorchFunctionMode):
+    """A context in which linear layers are computed by oneDNN: twice as fast as MKL where this has no AVX-512."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear and _HAS_ONEDNN and args[0].dtype == torch.float32:
+            x, weight, bias = args
+            return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return func(*args, **(kwargs or {}))
+
+
+_HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def global_tables(policy: Policy, encoding: Encoding, with_table: bool) -> list[GlobalTables]:

@@ -12,6 +12,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elgo.decode.arithmetic import CLOSED, FAST, LANES, UNDERFLOW, Floats, Integers
+from elgo.decode.tiles import LANES as TILE_LANES
+from elgo.decode.tiles import PARTS, add_outer, store_parts, zero_tile
 from elgo.decode.vectors import exp, load, splat, store, sums
 
 LIST_LIMIT = 1024  # longest presorted neighbour list; beyond it the kernel searches all nodes
@@ -22,7 +24,7 @@ class LocalTables(NamedTuple):
 
     attend: Floats  # (H, 3) what a feature adds to a head's attention score
     attend_rank: Floats  # (H, T) what a rank adds, so far below 0 that no score is above it
-    readout: Floats  # (H * (T + 4), T + 4) from the weights of tokens, features and 1 to u_local: see _attend
+    readout: Floats  # (H * (T + 4), T + 4, padded) from the weights of tokens, features and 1 to u_local: see _attend
 
 
 class NeighbourLists(NamedTuple):
@@ -66,8 +68,8 @@ class Observation(NamedTuple):
     node: Integers  # (R, T) neighbours, nearest first
     rho: Floats  # (R, T + 1) their distances divided by the radius
     found: Integers  # (R,) how many there are
-    weights: Floats  # (R, H * (T + 4)) see _attend
-    scores: Floats  # (R, T + 4)
+    weights: Floats  # (R padded to a multiple of 8, H * (T + 4)) see _attend
+    scores: Floats  # (R padded, T + 4 padded)
     place: Integers  # (T + 1,) of the neighbours in the list of the current node
     absent: Floats  # (R, T) 0 for tokens that are there, CLOSED for others
 
@@ -103,7 +105,7 @@ def _nearest_rows(
 @njit(nogil=True)
 def new_observation(local: LocalTables, count: int) -> Observation:
     """Return arrays for so many states."""
-    tokens = local.attend_rank.shape[1]
+    tokens, padded = local.attend_rank.shape[1], count + -count % PARTS
     found = np.zeros(count, np.int64)
     for r in range(count):
         found[r] = -1  # nothing is written yet
@@ -112,8 +114,8 @@ def new_observation(local: LocalTables, count: int) -> Observation:
         node=np.zeros((count, tokens), np.int64),
         rho=np.zeros((count, tokens + 1), np.float32),
         found=found,
-        weights=np.zeros((count, local.readout.shape[0]), np.float32),
-        scores=np.zeros((count, local.readout.shape[1]), np.float32),
+        weights=np.zeros((padded, local.readout.shape[0]), np.float32),
+        scores=np.zeros((padded, local.readout.shape[1]), np.float32),
         place=np.zeros(tokens + 1, np.int64),
         absent=np.zeros((count, tokens), np.float32),
     )
@@ -243,6 +245,18 @@ def _attend(local: LocalTables, seen: Observation, states: int) -> None:
             out[r, at + 3] = np.float32(1.0)
 
 
+@njit(fastmath=FAST)
+def _multiply(rows: Floats, matrix: Floats, out: Floats) -> None:
+    """out = rows @ matrix, for whole tiles of 8 rows and 16 columns."""
+    count, columns = matrix.shape
+    for r in range(0, rows.shape[0], PARTS):
+        for c in range(0, columns, TILE_LANES):
+            tile = zero_tile()
+            for k in range(count):
+                tile = add_outer(tile, rows, r * count + k, count, matrix, k * columns + c)
+            store_parts(tile, out, r * columns + c, columns)
+
+
 @njit(nogil=True, fastmath=FAST)
 def add_local_scores(
     local: LocalTables,
@@ -259,7 +273,7 @@ def add_local_scores(
     _observe(lists, config, demand, state, seen)
     if config.use_local:
         _attend(local, seen, states)
-        np.dot(seen.weights, local.readout, out)
+        _multiply(seen.weights, local.readout, out)
     else:
         out[:] = np.float32(0.0)
     for r in range(states):

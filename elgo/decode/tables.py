@@ -155,7 +155,7 @@ def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
     basis = torch.cat([rank, feature, torch.zeros_like(feature[:1])])  # (T + 4, E)
     summary = basis @ folded.mix  # (H, T + 4, E)
     summary[0, -1] = folded.bias
-    readout = summary.flatten(0, 1) @ basis.T
+    readout = F.pad(summary.flatten(0, 1) @ basis.T, (0, -len(basis) % TILE_LANES))
     attend, by_rank = folded.attend @ feature.T, folded.attend @ rank.T
     # Softmax does not see a shift of all scores: this one, the most that features can add, keeps exp() in range.
     most = by_rank.amax(1) + attend.abs() @ attend.new_tensor([1.0, math.pi, 1.0])

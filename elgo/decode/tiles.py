@@ -60,6 +60,16 @@ def _unpack(builder: ir.IRBuilder, tile: Any) -> list[Any]:
 
 
 @intrinsic
+def zero_tile(_: Any) -> tuple[Any, Generator]:
+    """Return a tile of zeros."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        return ir.Constant(_LAYOUT, None)
+
+    return _TILE(), generate
+
+
+@intrinsic
 def load_tile(_: Any, array: Any, index: Any) -> tuple[Any, Generator]:
     """Return the tile in array[index : index + ROOM]; arrays of any shape are seen as flat."""
 
@@ -100,6 +110,37 @@ def add_weighted(_: Any, tile: Any, weights: Any, i: Any, rows: Any, j: Any) -> 
         return _pack(builder, [*parts, builder.fadd(sums, shuffle(builder, all_, zeros, range(LANES)))])
 
     return _TILE(_TILE, weights, types.intp, rows, types.intp), generate
+
+
+@intrinsic
+def add_outer(_: Any, tile: Any, weights: Any, i: Any, step: Any, row: Any, j: Any) -> tuple[Any, Generator]:
+    """Return the tile with row[j : j + LANES] added to each part, times weights[i], weights[i + step] and so on."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        weight = address(context, builder, signature.args[1], *args[1:3])
+        same = load_lanes(builder, address(context, builder, signature.args[4], *args[4:]), 0, LANES)
+        parts = _unpack(builder, args[0])
+        for p in range(PARTS):
+            one = load_lanes(builder, weight, 0, 1)
+            parts[p] = multiply_add(builder, shuffle(builder, one, one, [0] * LANES), same, parts[p])
+            weight = builder.gep(weight, [args[3]])
+        return _pack(builder, parts)
+
+    return _TILE(_TILE, weights, types.intp, types.intp, row, types.intp), generate
+
+
+@intrinsic
+def store_parts(_: Any, tile: Any, array: Any, index: Any, step: Any) -> tuple[Any, Generator]:
+    """array[index : index + LANES] = the first part, the second at index + step and so on."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        place = address(context, builder, signature.args[1], *args[1:3])
+        for part in _unpack(builder, args[0])[:PARTS]:
+            store_lanes(builder, part, place, 0)
+            place = builder.gep(place, [args[3]])
+        return context.get_dummy_value()
+
+    return types.void(_TILE, array, types.intp, types.intp), generate
 
 
 @intrinsic

@@ -27,7 +27,8 @@ def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Con
     saved = RunFolder(run, config).load()
     if target.load() is None and saved is not None:
         if (run / "labels").exists():  # made on the fly, and as good for the branch
-            shutil.copytree(run / "labels", folder / "labels", dirs_exist_ok=True)
+            unfinished = shutil.ignore_patterns(".*.part")  # which the run may be writing now
+            shutil.copytree(run / "labels", folder / "labels", ignore=unfinished, dirs_exist_ok=True)
         state = RunState(**saved["state"])
         branch_point = {f"branch_{name}": getattr(state, name) for name in ("step", "seconds", "cpu_seconds")}
         new = replace(state, **branch_point, best=math.inf, validated=state.seconds, row={})

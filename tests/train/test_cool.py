@@ -89,6 +89,7 @@ def test_best_weights_of_a_branch_are_its_own(run: Path, tmp_path: Path) -> None
 
 def test_labels_made_on_the_fly_come_along(run: Path, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "store", run / "labels")
+    (run / "labels" / ".00000002.npz.0a1b2c3d.part").touch()  # the run goes on and writes its next shard
     branch(run, tmp_path / "cooled", steps=2)
     assert {path.name for path in (tmp_path / "cooled" / "labels").iterdir()} == {"00000000.npz"}
 

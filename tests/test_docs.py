@@ -158,7 +158,7 @@ def _code(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != REMOVED], ids=lambda page: page.name)
 def test_files_and_names_exist(page: Path) -> None:
-    """Paths such as elgo/model/env.py and docs/search.md, and names such as Policy.log_prob."""
+    """Paths such as elgo/model/env.py and docs/search.md, and names such as Policy.logits."""
     code = _code(page)
     paths = re.findall(r"(?<![\w/.~$-])((?:elgo|tests|benchmarks|tools|docs|examples)/[\w./-]*\w/?)", code)
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -1,6 +1,6 @@
 """The ensemble of the global and the local policy: penalty, clipping, probabilities.
 
-Shapes: B instances, M rollouts, N nodes, K neighbours, T actions, S steps.
+Shapes: B instances, M rollouts, N nodes, K neighbours, T tokens.
 """
 
 import copy
@@ -96,22 +96,6 @@ class Policy(nn.Module):
         """(B, M, N): C tanh(u), -inf where a node may not come next."""
         u, mask = self.scores(encoding, state)
         return torch.add(mask, u.tanh(), alpha=self.config.clip)
-
-    def move_log_prob(self, encoding: Any, state: State, chosen: Tensor) -> Tensor:
-        """(B, M) log-probability of moving to `chosen` (B, M) in each state."""
-        return self.logits(encoding, state).log_softmax(-1).gather(2, chosen[:, :, None]).squeeze(2)
-
-    def log_prob(self, batch: Batch, actions: Tensor, steps: Tensor | None = None) -> Tensor:
-        """(B, M, S) log-probabilities of the actions at `steps` (S,) of complete sequences (B, M, T).
-
-        They are computed in one parallel pass, and equal to stepping through `logits`. By default at 1..T-1: the first
-        action is the given start. Padding, where a finished rollout stays, has log-probability 0.
-        """
-        if steps is None:
-            steps = torch.arange(1, actions.shape[2], device=actions.device)
-        state = self.env.along(batch, actions, steps)
-        chosen = actions[:, :, steps].flatten(1, 2)
-        return self.move_log_prob(self.encode(batch), state, chosen).view(*actions.shape[:2], -1)
 
 
 def with_local(policy: Policy, on: bool) -> Policy:

@@ -1,4 +1,4 @@
-"""Rollouts in torch: on any device, with any config. The reference for the compiled path of `elgo.decode`."""
+"""Rollouts and log-probabilities in torch: on any device, with any config. The reference for `elgo.decode.compiled`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elgo.model.env import make_batch
+from elgo.model.env import Batch, make_batch
 from elgo.model.protocols import PolicyLike
 from elgo.problem.task import Task
 
@@ -115,3 +115,13 @@ def sample(logits: Tensor, generator: torch.Generator) -> Tensor:
     """(B, M) nodes drawn from softmax(logits) (B, M, N): the largest logit after adding Gumbel noise."""
     noise = torch.empty_like(logits).exponential_(generator=generator)
     return (logits - noise.log_()).argmax(-1)  # torch never draws 0
+
+
+def log_prob(policy: PolicyLike, batch: Batch, actions: Tensor) -> Tensor:
+    """Return log p (B, M, T - 1) of each move of sequences (B, M, T), through which gradients flow.
+
+    All moves are computed at once, and equal to stepping. Where a finished rollout stays, log p is 0.
+    """
+    state = policy.env.along(batch, actions, torch.arange(1, actions.shape[2], device=actions.device))
+    log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * (T - 1), N)
+    return log_p.gather(2, actions[:, :, 1:].flatten(1)[:, :, None]).view(*actions.shape[:2], -1)

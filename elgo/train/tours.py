@@ -36,7 +36,7 @@ def log_prob(
     import torch
 
     from elgo.model.env import make_batch
-    from elgo.train.log_prob import log_prob as batch_log_prob
+    from elgo.model.rollout import log_prob as batch_log_prob
 
     policy = as_policy(policy, instance.problem)
     task = make_task(instance, policy.config.normalisation)

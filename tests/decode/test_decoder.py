@@ -15,7 +15,7 @@ from elgo.decode.decoder import decode as decode_rollouts
 from elgo.decode.types import Actions, Rollouts, longest
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
-from elgo.model.rollout import sample
+from elgo.model.rollout import log_prob, sample
 from elgo.problem.task import PROBLEMS, Task
 
 PATHS = ("torch", "compiled")
@@ -156,8 +156,8 @@ def test_sampled_tours_have_the_probabilities_of_the_policy(problem: str, path: 
     actions = decode(policy, [task], [np.full(count, 1)], config(path), np.random.default_rng(0))[0]
     found, counts = np.unique(actions, axis=0, return_counts=True)
     with torch.no_grad():
-        log_prob = policy.log_prob(make_batch([task]), torch.from_numpy(found).long()[None])
-    expected = log_prob.sum(-1)[0].exp().numpy()
+        log_p = log_prob(policy, make_batch([task]), torch.from_numpy(found).long()[None])
+    expected = log_p.sum(-1)[0].exp().numpy()
     assert len(found) > 10
     assert expected.sum() == pytest.approx(1, abs=2e-3)  # hardly anything that can happen did not
     deviation = np.abs(counts / count - expected) / np.sqrt(expected * (1 - expected) / count)

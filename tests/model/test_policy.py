@@ -14,6 +14,7 @@ from elgo.model.ensemble import Policy, with_local
 from elgo.model.env import Batch, make_batch
 from elgo.model.global_policy import EncoderLayer, InstanceNorm
 from elgo.model.neighbours import Neighbourhood, nearest, neighbour_lists, positional_encoding, rows_of_lists
+from elgo.model.rollout import log_prob
 from elgo.problem.task import PROBLEMS, Task
 
 ABLATIONS = {
@@ -360,7 +361,7 @@ def test_log_prob_and_its_gradient_equal_stepping(problem: str, changes: dict) -
     walks = pad_walks([[random_walk(rng, task) for _ in range(3)] for task in tasks])
     weight = torch.from_numpy(rng.normal(size=(3, 3, walks.shape[2] - 1))).float()
 
-    together = policy.log_prob(batch, walks)
+    together = log_prob(policy, batch, walks)
     (together * weight).sum().backward()
     gradients = {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
 
@@ -394,7 +395,7 @@ def test_log_prob_is_the_naive_probability() -> None:
     states = [walk[:t] for t in range(1, len(walk))]
     logits = naive.logits(weights_of(policy), policy.config, task, states)
     expected = [math.log(naive.softmax(row.tolist())[node]) for row, node in zip(logits, walk[1:], strict=True)]
-    found = policy.log_prob(make_batch([task]), torch.tensor([[walk]]))
+    found = log_prob(policy, make_batch([task]), torch.tensor([[walk]]))
     np.testing.assert_allclose(found[0, 0].detach(), expected, atol=1e-3)
 
 
@@ -407,7 +408,7 @@ def test_all_parameters_learn(problem: str) -> None:
     walks = pad_walks([[random_walk(rng, task) for _ in range(4)]])
     for on in (True, False):
         staged = with_local(policy, on)
-        staged.log_prob(make_batch([task]), walks).sum().backward()
+        log_prob(staged, make_batch([task]), walks).sum().backward()
         idle = {name for name, p in staged.named_parameters() if p.grad is None or not p.grad.any()}
         local = {name for name, _ in staged.named_parameters() if name.startswith("local.")}
         assert idle == (set() if on else local)

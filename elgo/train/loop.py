@@ -115,7 +115,7 @@ class Trainer:
         factor = rate_factor(train, step, self.fraction_done())
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-        self.optimiser.zero_grad(set_to_none=True)
+        self.policy.zero_grad()
         total, divisor, instances = self.method.backward(self.policy, self.state)
         self.processes.sum_gradients(self.policy, total, divisor)
         loss = float(total / divisor)

@@ -32,12 +32,6 @@ class Muon:
         self.adamw = torch.optim.AdamW(rest, adamw_lr, weight_decay=weight_decay)
         self.param_groups: list[dict[str, Any]] = [{"params": matrices, "lr": lr}, *self.adamw.param_groups]
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients, or set them to zero."""
-        self.adamw.zero_grad(set_to_none)
-        for matrix in self.matrices:
-            matrix.grad = None if set_to_none or matrix.grad is None else torch.zeros_like(matrix)
-
     @torch.no_grad()
     def step(self) -> None:
         """Update all parameters that have a gradient."""

@@ -70,7 +70,7 @@ def reference_gaps(records: Sequence[Record]) -> dict[Key, float]:
 
 
 def relative_gaps(records: Sequence[Record]) -> dict[Key, float]:
-    """Return the same and, where there is no reference, gaps to the best cost of this run, if several methods ran."""
+    """Return `reference_gaps`; where there is no reference, gaps to the best cost of this run, if there are several."""
     gaps = reference_gaps(records)
     costs: dict[str, list[float]] = {}
     for record in records:

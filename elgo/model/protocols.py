@@ -33,7 +33,7 @@ MakeGlobalPolicy = Callable[[PolicyConfig], GlobalPolicyLike]
 
 
 class PolicyLike(Protocol):
-    """A policy that `rollouts`, `log_prob`, `solve`, training and benchmarks take; the ensemble is one.
+    """A policy that `rollouts`, `log_prob`, `solve` and benchmarks take; the ensemble, which can be trained, is one.
 
     Solutions are built by `env`: state = env.start(batch, starts), then state = env.step(batch, state, chosen) with
     nodes chosen by the logits, until env.finished(batch, state).

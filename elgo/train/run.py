@@ -21,7 +21,7 @@ class RunState:
 
     step: int = 0
     seconds: float = 0.0  # of training, over all sessions of the run
-    cpu_seconds: float = 0.0  # of all threads and processes in the same time
+    cpu_seconds: float = 0.0  # of all training threads in the same time; labels and validation do not count
     branch_step: int = 0  # where the branch that is cooled down left its run
     branch_seconds: float = 0.0
     branch_cpu_seconds: float = 0.0

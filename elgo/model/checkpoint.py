@@ -43,11 +43,12 @@ def model_file(name: str | Path, problem: ProblemName | None = None) -> Path:
     """Return the file of a model of the package, by name and problem or as "elg-tsp"; or FILE.safetensors itself."""
     if Path(name).suffix == ".safetensors":
         return Path(name)
-    file = SHIPPED / f"{name}{f'-{problem}' if problem else ''}.safetensors"
-    if not file.is_file():
-        known = model_names() if problem else sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
-        raise ValueError(f"model is {str(name)!r}; there are {', '.join(known)}, or name a FILE.safetensors")
-    return file
+    shipped = {file.stem: file for file in SHIPPED.glob("*.safetensors")}
+    for stem in (str(name), f"{name}-{problem}"):
+        if stem in shipped:
+            return shipped[stem]
+    known = ", ".join(model_names() if problem else sorted(shipped))
+    raise ValueError(f"model is {str(name)!r}; there are {known}, or name a FILE.safetensors")
 
 
 def load_model(

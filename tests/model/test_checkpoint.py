@@ -73,6 +73,7 @@ def test_a_model_is_found_by_name_or_file(tmp_path: Path) -> None:
         assert load_model("elg", problem) is load_model("elg", problem)
         assert load_model("elg", problem).config == PolicyConfig(problem)
         assert load_model(f"elg-{problem}").config == PolicyConfig(problem)
+        assert model_file(f"elg-{problem}", problem) == model_file("elg", problem)
     with pytest.raises(ValueError, match=r"model is 'elk'; there are elg, or name a FILE\.safetensors"):
         model_file("elk", "tsp")
     with pytest.raises(ValueError, match=r"model is 'elg'; there are elg-cvrp, elg-tsp, or name a FILE\.safetensors"):
@@ -85,6 +86,8 @@ def test_what_is_a_policy_already_is_returned_itself() -> None:
     assert as_policy("elg", "tsp") is load_model("elg", "tsp")
     with pytest.raises(ValueError, match="the policy's problem is 'tsp', but the instance needs 'cvrp'"):
         as_policy(policy, "cvrp")
+    with pytest.raises(ValueError, match=r"elg-tsp.safetensors: problem is 'tsp', but the instance needs 'cvrp'"):
+        as_policy("elg-tsp", "cvrp")
 
 
 def changed(name: str, value: torch.Tensor | None) -> Callable[[Tensors, dict], None]:

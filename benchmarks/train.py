@@ -7,12 +7,14 @@ the paper's network with random weights:
 
 (a) samples node by node with autograd through all steps. Each step is benchmarks/baseline.py's, which says what it
     does; the gradient then goes back through all of them at once.
-(b) is elgo.train: rollouts from the decoder without gradients, their log-probabilities in parallel.
+(b) is elgo.train: rollouts from the decoder without gradients, the gradient of all their moves from one kernel.
 
-Both have the same loss and end with Adam's step. Imitation is a step of `elgo train elg-*` on the same instances:
-as many of them as make --nodes nodes, 4 sequences of each solution. The solution is a trivial one here: the work is
-the same. It is timed with (c) the log-probabilities from torch, as on a GPU, and (d) from compiled kernels, in two
-parts: the encoder, forward and backward, and all the rest of the step.
+Both have the same loss and end with Adam's step, (a) torch's default and (b) its fused one.
+
+Imitation is a step of `elgo train elg-*` on the same instances: as many of them as make --nodes nodes, 4 sequences of
+each solution. The solution is a trivial one here: the work is the same. It is timed (c) with log-probabilities from
+torch, as on a GPU, and Adam as in (a), and (d) as it is on a CPU, in parts: the encoder and the log-probabilities,
+forward and backward, and all else of the step.
 
 Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps (imitation: of
 ten times as many, for each part) after a first one that is not counted; all four in turn, --rounds times. Seconds are
@@ -49,7 +51,7 @@ from elgo.train.imitate import imitation_moves, make_imitation_batch
 from elgo.train.labelling import Labelled, label
 from elgo.train.log_prob import compiled_sum, torch_sum
 from elgo.train.processes import keep_freed_memory
-from elgo.train.reinforce import CPU_MEMORY, advantages, parts_in_memory, reinforce_loss, sample_rollouts
+from elgo.train.reinforce import advantages, reinforce_loss, sampled_parts
 
 SEED = 0
 SEQUENCES = 4  # per solution in imitation
@@ -75,20 +77,16 @@ class Timed:
     instances: int  # in it
     memory: int  # peak of the process in bytes, libraries included
     libraries: int  # the part of it before the first step
-    encoder: float = 0.0  # seconds of the encoder in a step of imitation
+    parts: tuple[float, ...] = ()  # seconds of encoder, log-probabilities and all else in a step of imitation
 
     @property
     def pace(self) -> float:
         return self.instances / self.seconds
 
     @property
-    def encoder_ms(self) -> float:
-        """Per instance."""
-        return 1e3 * self.encoder / self.instances
-
-    @property
-    def rest_ms(self) -> float:
-        return 1e3 * (self.seconds - self.encoder) / self.instances
+    def parts_ms(self) -> list[float]:
+        """Milliseconds per instance of the parts, and of all but the encoder."""
+        return [1e3 * x / self.instances for x in (*self.parts, sum(self.parts[1:]))]
 
 
 @dataclass(frozen=True)
@@ -162,31 +160,36 @@ def baseline_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Seque
 
 def our_step(policy: Policy, optimiser: torch.optim.Optimizer, tasks: Sequence[Task], threads: int) -> None:
     rngs = [np.random.default_rng([SEED, i]) for i in range(len(tasks))]
-    sampled = sample_rollouts(policy, tasks, make_batch(tasks), ReinforceConfig(), rngs, DecodeConfig(threads=threads))
     optimiser.zero_grad(set_to_none=True)
-    for part in parts_in_memory(sampled, CPU_MEMORY):
-        (reinforce_loss(policy, *part) / len(tasks)).backward()
+    batch, config = make_batch(tasks), DecodeConfig(threads=threads)
+    for part, encoding in sampled_parts(policy, tasks, batch, ReinforceConfig(), rngs, config):
+        (reinforce_loss(policy, *part, encoding) / len(tasks)).backward()
     optimiser.step()
 
 
-def imitation_step(policy: Policy, optimiser: torch.optim.Optimizer, labels: Sequence[Labelled], path: str) -> float:
-    """Make a step of imitation; return the CPU time of the encoder, forward and backward."""
+def imitation_step(
+    policy: Policy, optimiser: torch.optim.Optimizer, labels: Sequence[Labelled], plain: bool
+) -> list[float]:
+    """Make a step of imitation; return the CPU time of the encoder, of the log-probabilities and of all else."""
+    clock = [time.process_time()]
     labelled = make_imitation_batch(labels, SEQUENCES, np.random.default_rng(SEED))
     moves = imitation_moves(labelled, torch.arange(1, labelled.actions.shape[2]))
-    begin = time.process_time()
+    clock.append(time.process_time())
     encoding = policy.encode(labelled.batch)
-    encoder = time.process_time() - begin
+    clock.append(time.process_time())
     made = {name: x for name, x in encoding._asdict().items() if isinstance(x, Tensor)}
     given = encoding._replace(**{name: x.detach().requires_grad_() for name, x in made.items()})
     optimiser.zero_grad(set_to_none=True)
-    loss = (torch_sum if path == "torch" else compiled_sum)(policy, given, moves)
+    loss = (torch_sum if plain else compiled_sum)(policy, given, moves)
     (loss / -moves.weight.sum()).backward()
-    begin = time.process_time()
+    clock.append(time.process_time())
     torch.autograd.backward(list(made.values()), [getattr(given, name).grad for name in made])
-    encoder += time.process_time() - begin
+    clock.append(time.process_time())
     torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
     optimiser.step()
-    return encoder
+    clock.append(time.process_time())
+    batch, forward, log_prob, backward, update = np.diff(clock).tolist()
+    return [forward + backward, log_prob, batch + update]
 
 
 def cpu_seconds(work: Callable[[], None]) -> float:
@@ -196,10 +199,12 @@ def cpu_seconds(work: Callable[[], None]) -> float:
     return time.process_time() - begin
 
 
-def best(case: Case, policy: Policy, instances: int, step: Callable[[torch.optim.Optimizer], None]) -> Timed:
+def best(
+    case: Case, policy: Policy, instances: int, step: Callable[[torch.optim.Optimizer], None], plain: bool = False
+) -> Timed:
     """Time the best of --repeat steps, after one that loads or compiles kernels and creates the optimiser's state."""
     torch.set_num_threads(case.threads)
-    optimiser = torch.optim.Adam(policy.parameters(), lr=1e-4, weight_decay=1e-6)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=1e-4, weight_decay=1e-6, fused=None if plain else True)
     libraries = peak_memory()
     step(optimiser)
     seconds = min(cpu_seconds(lambda: step(optimiser)) for _ in range(case.repeat)) / case.threads
@@ -208,7 +213,7 @@ def best(case: Case, policy: Policy, instances: int, step: Callable[[torch.optim
 
 def time_baseline(case: Case) -> Timed:
     policy, tasks = make_policy(case.problem), make_tasks(case)
-    return best(case, policy, case.batch, lambda optimiser: baseline_step(policy, optimiser, tasks))
+    return best(case, policy, case.batch, lambda optimiser: baseline_step(policy, optimiser, tasks), plain=True)
 
 
 def time_ours(case: Case) -> Timed:
@@ -217,21 +222,19 @@ def time_ours(case: Case) -> Timed:
     return best(case, policy, case.batch, lambda optimiser: our_step(policy, optimiser, tasks, case.threads))
 
 
-def time_imitation(case: Case, path: str) -> Timed:
-    """Time the best of each part of a step, the encoder and the rest."""
+def time_imitation(case: Case, plain: bool) -> Timed:
+    """Time the best of each part of a step."""
     keep_freed_memory()
     policy, count = make_policy(case.problem), max(1, case.nodes // case.size)
     labels = [trivial_label(sample) for sample in make_samples(case.problem, case.size, count)]
-    encoder, rest = [], []
+    parts: list[list[float]] = []
 
     def step(optimiser: torch.optim.Optimizer) -> None:
-        begin = time.process_time()
-        encoder.append(imitation_step(policy, optimiser, labels, path))
-        rest.append(time.process_time() - begin - encoder[-1])
+        parts.append(imitation_step(policy, optimiser, labels, plain))
 
-    timed = best(replace(case, repeat=10 * case.repeat), policy, count, step)
-    parts = min(encoder[1:]) / case.threads, min(rest[1:]) / case.threads
-    return replace(timed, seconds=sum(parts), encoder=parts[0])
+    timed = best(replace(case, repeat=10 * case.repeat), policy, count, step, plain)
+    fewest = (np.min(parts[1:], axis=0) / case.threads).tolist()
+    return replace(timed, seconds=sum(fewest), parts=tuple(fewest))
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
@@ -242,8 +245,8 @@ def measure(case: Case, rounds: int) -> Row:
     runs: dict[str, tuple[Callable[..., Timed], *tuple[object, ...]]] = {
         "official step": (time_baseline, case),
         "ours": (time_ours, case),
-        "imitation": (time_imitation, case, "compiled"),
-        "imitation in torch": (time_imitation, case, "torch"),
+        "imitation": (time_imitation, case, False),
+        "imitation in torch": (time_imitation, case, True),
     }
     timed: dict[str, list[Timed]] = {name: [] for name in runs}
     for _ in range(rounds):
@@ -263,16 +266,15 @@ def show(rows: Sequence[Row], case: Case) -> None:
         pace = f"{row.baseline.pace:.2f}", f"{row.ours.pace:.2f}", f"{row.ratio:.1f}"
         table.add_row(row.problem, *pace, f"{memory[0]:.0f}", f"{memory[1]:.0f}", f"{memory[1] / memory[0]:.2f}")
     console.print(table)
-    table = new_table("(c) inst/s", "encoder ms", "rest ms", "(d) inst/s", "encoder ms", "rest ms", "rest c / d")
+    table = new_table("", "inst/s", "encoder ms", "log p ms", "else ms", "all but encoder ms")
     for row in rows:
-        both = row.imitation_in_torch, row.imitation
-        cells = [text for x in both for text in (f"{x.pace:.1f}", f"{x.encoder_ms:.2f}", f"{x.rest_ms:.2f}")]
-        table.add_row(row.problem, *cells, f"{both[0].rest_ms / both[1].rest_ms:.2f}")
+        for name, timed in (("(c)", row.imitation_in_torch), ("(d)", row.imitation)):
+            table.add_row(row.problem, name, f"{timed.pace:.1f}", *(f"{ms:.2f}" for ms in timed.parts_ms))
     console.print(table)
     console.print(
         f"REINFORCE: (a) official step, (b) ours: N={case.size}, {case.batch} instances x N rollouts per step.\n"
-        f"Imitation: (c) log-probabilities from torch, (d) from kernels: {max(1, case.nodes // case.size)} instances x "
-        f"{SEQUENCES} sequences per step, time per instance.\n"
+        f"Imitation: (c) with torch alone, (d) ours: {max(1, case.nodes // case.size)} instances x "
+        f"{SEQUENCES} sequences per step, ms per instance.\n"
         f"{case.threads} thread(s) each, CPU time, the best step counts. MB: peak of the whole process, of which "
         f"{max(row.ours.libraries for row in rows) / 1e6:.0f} are libraries and weights.",
         highlight=False,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
     from elgo.model.ensemble import Policy
+    from elgo.model.global_policy import Encoding
     from elgo.model.protocols import PolicyLike
 
 BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
@@ -54,9 +55,17 @@ def task_bytes(config: PolicyConfig, n: int, with_table: bool) -> float:
 
 
 def roll_out(
-    policy: Policy, requests: Sequence[Request], with_table: bool, threads: int, on_steps: Callable[[float], None]
+    policy: Policy,
+    requests: Sequence[Request],
+    with_table: bool,
+    threads: int,
+    on_steps: Callable[[float], None],
+    encoding: Encoding | None,
 ) -> list[Rollouts]:
-    """Return actions and confidence (M, T) of tasks of one size; `on_steps` is told of all steps made so far."""
+    """Return actions and confidence (M, T) of tasks of one size, which may have been encoded before.
+
+    `on_steps` is told of all steps made so far.
+    """
     from elgo.decode.tables import kernel_config, make_tables
 
     config, tasks = kernel_config(policy.config), [request.task for request in requests]
@@ -67,7 +76,7 @@ def roll_out(
     # The blocks are what runs in parallel: within them, BLAS may not start more threads.
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         lists = list(pool.map(lambda task: neighbour_lists(task.coords, config.has_depot, config.euclidean), tasks))
-        tables, local = make_tables(policy, tasks, with_table, threads, pool)
+        tables, local = make_tables(policy, tasks if encoding is None else encoding, with_table, threads, pool)
 
         def run(number: int) -> None:
             i, rows = blocks[number]

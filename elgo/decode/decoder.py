@@ -22,6 +22,7 @@ from elgo.model.config import check_at_least, check_choice
 from elgo.problem.task import Task
 
 if TYPE_CHECKING:
+    from elgo.model.global_policy import Encoding
     from elgo.model.protocols import PolicyLike
 
 OnProgress = Callable[[float], None]
@@ -64,18 +65,23 @@ def decode(
     config: DecodeConfig = DEFAULT,
     rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     on_progress: OnProgress | None = None,
+    encoding: Encoding | None = None,
 ) -> list[Rollouts]:
     """Return the rollouts of each task from its `starts` (M,): (M, T) node indices, the start first.
 
     They are greedy, or sampled when a generator is given, or one for each task. Tasks may differ in size. On the torch
-    path one generator on the device serves all tasks; the first one given is its seed.
+    path one generator on the device serves all tasks; the first one given is its seed. The compiled path takes an
+    encoding of the tasks that was made before, if they have one size.
     """
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
     compiled = use_compiled(policy, config)
     requests = [_request(*given, draw=compiled) for given in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(requests, on_progress)
     out: dict[int, Rollouts] = {}
-    made = _compiled(policy, requests, config, report) if compiled else _torch(policy, requests, config, report, rngs)
+    if compiled:
+        made = _compiled(policy, requests, config, report, encoding)
+    else:
+        made = _torch(policy, requests, config, report, rngs)
     for chosen, rollouts in made:
         out |= {i: _trim(*own) for i, own in zip(chosen, rollouts, strict=True)}
     return [out[i] for i in range(len(tasks))]
@@ -124,7 +130,13 @@ class _Reporter:
 Groups = Iterator[tuple[list[int], list[Rollouts]]]  # requests by number, and their rollouts
 
 
-def _compiled(policy: PolicyLike, requests: Sequence[Request], config: DecodeConfig, report: _Reporter) -> Groups:
+def _compiled(
+    policy: PolicyLike,
+    requests: Sequence[Request],
+    config: DecodeConfig,
+    report: _Reporter,
+    encoding: Encoding | None,
+) -> Groups:
     """Roll out tasks of equal size together by compiled kernels."""
     from elgo.decode import compiled
 
@@ -139,7 +151,8 @@ def _compiled(policy: PolicyLike, requests: Sequence[Request], config: DecodeCon
         for chosen in _groups(members, cycle([need]), config.memory / 2):
             own = [requests[i] for i in chosen]
             on_steps = partial(report.running, n=n)
-            yield chosen, compiled.roll_out(policy, own, with_table, config.workers, on_steps)
+            given = None if encoding is None else encoding.select(chosen)
+            yield chosen, compiled.roll_out(policy, own, with_table, config.workers, on_steps, given)
             report.finished(sum(len(request.starts) for request in own), n)
 
 

@@ -82,8 +82,9 @@ def neighbour_lists(coords: NDArray[np.float64], has_depot: bool, euclidean: boo
     rho, first, second = (np.empty((n, width), np.float32) for _ in range(3))
     for begin in range(0, n, 512):  # rows in chunks: the whole N x N matrix of doubles would not always fit
         rows = slice(begin, min(begin + 512, n))
-        order[rows], rho[rows] = _nearest_rows(coords[rows], coords, lowest, width)
-        dx, dy = np.moveaxis(coords[order[rows]] - coords[rows, None], 2, 0)
+        nearest, rho[rows] = _nearest_rows(coords[rows], coords, lowest, width)
+        dx, dy = (coords[:, axis].take(nearest) - coords[rows, None, axis] for axis in (0, 1))
+        order[rows] = nearest
         first[rows] = dx if euclidean else rho[rows]
         second[rows] = dy if euclidean else np.arctan2(dy, dx)
     return NeighbourLists(coords, order, rho, first, second)

@@ -42,12 +42,16 @@ def kernel_config(config: PolicyConfig) -> KernelConfig:
 
 
 def make_tables(
-    policy: Policy, tasks: Sequence[Task], with_table: bool, threads: int, pool: Executor
+    policy: Policy, tasks: Sequence[Task] | Encoding, with_table: bool, threads: int, pool: Executor
 ) -> tuple[list[GlobalTables], LocalTables]:
-    """Return the tables of tasks of one size; with_table says whether N x N factors of the glimpse are made.
+    """Return the tables of tasks of one size, which may have been encoded before.
 
-    Each thread of the pool takes a share of the tasks: that takes less time than sharing each operation.
+    with_table says whether N x N factors of the glimpse are made. Each thread of the pool takes a share of the tasks:
+    that takes less time than sharing each operation.
     """
+    if isinstance(tasks, Encoding):
+        with inference(threads):
+            return global_tables(policy, tasks, with_table), local_tables(policy)
 
     def of_share(share: Sequence[Task]) -> list[GlobalTables]:
         with torch.inference_mode(), _OneDnnProducts():

@@ -3,6 +3,8 @@
 Shapes: B instances, M rollouts, N nodes, H heads, D width.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,6 +27,13 @@ class Encoding(NamedTuple):
     values: Tensor  # (B, H, N, D/H)
     readout: Tensor  # (B, N, D) and
     offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
+
+    def select(self, rows: list[int]) -> Encoding:
+        """Return that of some of the instances."""
+        index, (batch, last, first, *rest) = torch.tensor(rows), self
+        return Encoding(
+            batch.select(index), last[index], None if first is None else first[index], *(x[index] for x in rest)
+        )
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from elgo.decode.arithmetic import FAST, UNDERFLOW, Floats, Integers, exp32, exponentials, row_maximum
+from elgo.decode.arithmetic import LANES, UNDERFLOW, Floats, Integers, exponentials, row_maximum
+from elgo.decode.vectors import VectorType, exp, load, splat, store, sums
 
 
 class Tables(NamedTuple):
@@ -95,14 +96,6 @@ def _join_heads(x: Floats, factor: np.float32, out: Floats) -> None:
                 out[n, h * d + j] = factor * x[h, n, j]
 
 
-@njit(fastmath=FAST)
-def _exponentials(scores: Floats, r: int, count: int) -> None:
-    """Replace scores[r] by exp(scores[r] - maximum of the first `count`)."""
-    top = row_maximum(scores, r, 0, count)
-    for n in range(scores.shape[1]):
-        scores[r, n] = exp32(scores[r, n] - top)
-
-
 @njit(nogil=True)
 def _factors(queries: Floats, keys: Floats, count: int) -> Floats:
     """Return exp(q.k - row maximum) as (H, rows, P) for queries (H, rows, d) and keys (H, P, d)."""
@@ -112,7 +105,9 @@ def _factors(queries: Floats, keys: Floats, count: int) -> Floats:
         scores = out[h]
         np.dot(queries[h], keys[h].T, scores)
         for r in range(rows):
-            _exponentials(scores, r, count)
+            top = splat(row_maximum(scores, r, 0, count))
+            for at in range(r * scores.shape[1], (r + 1) * scores.shape[1], LANES):
+                store(scores, at, exp(load(scores, at) - top))
     return out
 
 
@@ -169,15 +164,30 @@ def write_gradient(tables: Tables, glimpse: Glimpse, slopes: GlimpseGradient, gr
 # Kernels that run once per state take whole arrays: views and fields of tuples would be counted atomically.
 
 
-@njit(fastmath=FAST)
-def _multiply(last: Floats, c: int, other: Floats, o: int, is_open: Floats, i: int, out: Floats) -> np.float32:
-    """out[i] = last[c] * other[o] where open; return their sum."""
-    total = np.float32(0.0)
-    for n in range(out.shape[1]):
-        w = last[c, n] * other[o, n] * is_open[i, n]
-        out[i, n] = w
-        total += w
-    return total
+@njit
+def _product(last: Floats, c: int, other: Floats, o: int, is_open: Floats, i: int, out: Floats, n: int) -> VectorType:
+    """out[i, n : n + 8] = last[c] * other[o] where open; return it."""
+    width = out.shape[1]
+    w = load(last, c * width + n) * load(other, o * width + n) * load(is_open, i * width + n)
+    store(out, i * width + n, w)
+    return w
+
+
+@njit
+def _multiply(last: Floats, current: Integers, other: Floats, others: Integers, is_open: Floats, out: Floats) -> Floats:
+    """out[i] = last[current[i]] * other[others[i]] where open; return the sum of each row."""
+    count, width, zero = len(current), out.shape[1], splat(np.float32(0.0))
+    totals = np.empty(count, np.float32)
+    for i in range(0, count, 4):  # sums of 4 rows share their additions; the last row stands in for missing ones
+        j, k, m = min(i + 1, count - 1), min(i + 2, count - 1), min(i + 3, count - 1)
+        a, b, c, d = zero, zero, zero, zero
+        for n in range(0, width, LANES):
+            a = a + _product(last, current[i], other, others[i], is_open, i, out, n)
+            b = b + _product(last, current[j], other, others[j], is_open, j, out, n)
+            c = c + _product(last, current[k], other, others[k], is_open, k, out, n)
+            d = d + _product(last, current[m], other, others[m], is_open, m, out, n)
+        totals[i], totals[j], totals[k], totals[m] = sums(a, b, c, d)
+    return totals
 
 
 @njit(nogil=True)
@@ -199,12 +209,11 @@ def look(
     part = np.empty((count, d), np.float32)
     for h in range(heads):
         last, others, keys, weights = glimpse.last[h], glimpse.other[h], glimpse.keys[h], block.weights[h]
+        totals = _multiply(last, current, others, other, is_open, weights)
         for i in range(count):
-            inverse[i, h] = _multiply(last, current[i], others, other[i], is_open, i, weights)
-        for i in range(count):
-            if inverse[i, h] < UNDERFLOW:
-                inverse[i, h] = _weigh_again(tables, current[i], other[i], keys, h, is_open, i, weights)
-            inverse[i, h] = np.float32(1.0) / inverse[i, h]
+            if totals[i] < UNDERFLOW:
+                totals[i] = _weigh_again(tables, current[i], other[i], keys, h, is_open, i, weights)
+            inverse[i, h] = np.float32(1.0) / totals[i]
         np.dot(weights[:count], glimpse.values[h], part)
         for i in range(count):
             for j in range(d):
@@ -212,15 +221,18 @@ def look(
     np.dot(out[:count], glimpse.readout.T, scores)
 
 
-@njit(fastmath=FAST)
+@njit
 def _add_scores(
-    last: Floats, c: int, other: Floats, o: int, weights: Floats, slopes: Floats, i: int, mean: np.float32
+    last: Floats, current: Integers, other: Floats, others: Integers, weights: Floats, slopes: Floats, mean: Floats
 ) -> None:
-    """Add the gradient of a state's q.k to last[c] and other[o], given that of its weights in slopes[i]."""
-    for n in range(weights.shape[1]):
-        s = weights[i, n] * (slopes[i, n] - mean)
-        last[c, n] += s
-        other[o, n] += s
+    """Add the gradients of q.k to rows of last and other, given those of the weights and their means."""
+    width = weights.shape[1]
+    for i in range(len(current)):
+        c, o, at, shift = current[i] * width, others[i] * width, i * width, splat(mean[i])
+        for n in range(0, width, LANES):
+            s = load(weights, at + n) * (load(slopes, at + n) - shift)
+            store(last, c + n, load(last, c + n) + s)
+            store(other, o + n, load(other, o + n) + s)
 
 
 @njit(nogil=True)
@@ -235,14 +247,14 @@ def look_back(
     grads.readout[:] += np.dot(scores.T, block.glimpse[:count])
     grads.offset[:] += scores.sum(axis=0)
     # The mean gradient of a head's weights is the product of its glimpse and the gradient of that.
-    mean = np.dot(slope[:count] * block.glimpse[:count], glimpse.head_sums)
+    mean, own = np.dot(slope[:count] * block.glimpse[:count], glimpse.head_sums), np.empty(count, np.float32)
     for h in range(heads):
         last, others, weights = grads.last[h], grads.other[h], block.weights[h]
         for i in range(count):
+            own[i] = mean[i, h] * inverse[i, h]
             for j in range(d):
                 part[i, j] = slope[i, h * d + j] * inverse[i, h]
         np.dot(part, glimpse.values[h].T, slopes)
-        for i in range(count):
-            _add_scores(last, current[i], others, other[i], weights, slopes, i, mean[i, h] * inverse[i, h])
+        _add_scores(last, current, others, other, weights, slopes, own)
         np.dot(weights[:count].T, part, values)
         grads.values[h] += values

@@ -22,7 +22,7 @@ from elgo.decode.local_kernels import (
 )
 from elgo.train.glimpse_kernels import Tables, look, look_back, new_block, new_glimpse, new_gradient, write_gradient
 
-BLOCK = 128  # most states whose arrays are in the cache together
+BLOCK = 256  # most states at once: enough for BLAS, few enough for the cache
 ANY_END = -1  # instead of a move: any route end that may come next is right
 
 

@@ -2,11 +2,12 @@
 
 Rollouts are sampled without gradients; their log-probabilities are then recomputed in parallel, of as many instances at
 a time as fit into memory. That gives the gradient of stepping with autograd for a fraction of its time and memory. On a
-CPU the compiled decoder makes the rollouts. Elsewhere torch does: they stay on the device, where they are also drawn.
+CPU the compiled decoder makes the rollouts, from the encoding that the gradient then goes through. Elsewhere torch
+does: they stay on the device, where they are also drawn.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from elgo.decode.multistart import all_starts
 from elgo.decode.types import Rollouts
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
+from elgo.model.global_policy import Encoding
 from elgo.model.rollout import Rolled, device_generator, rollout
 from elgo.problem.task import Task
 from elgo.train.config import Config, ReinforceConfig, parse_set
@@ -29,7 +31,8 @@ from elgo.train.processes import Processes, StepLoss
 from elgo.train.run import RunState
 
 STATE_BYTES = 250.0  # memory of the gradient, per state and node
-CPU_MEMORY = 2.0**30  # that a gradient may take: more is no faster
+CPU_MEMORY = 2.0**30  # that a gradient by torch may take on a CPU: more is no faster
+CPU_NODES = 2000  # whose encoding is kept on a CPU for the gradient: more is no faster
 
 
 class DataKey(NamedTuple):
@@ -65,10 +68,9 @@ class Reinforce:
         total = torch.zeros((), device=device)
         if mine:
             batch = batch.to(device, non_blocking=True)
-            sampled = sample_rollouts(policy, mine, batch, self.options, rngs, self.decoding)
-            for part in parts_in_memory(sampled, gradient_memory(device)):
+            for part, encoding in sampled_parts(policy, mine, batch, self.options, rngs, self.decoding):
                 with self.processes.autocast(config.train.amp):
-                    loss = reinforce_loss(policy, *part)
+                    loss = reinforce_loss(policy, *part, encoding)
                 loss.backward()
                 total += loss.detach()
         return StepLoss(total, torch.tensor(float(len(mine)), device=device), len(tasks))
@@ -118,24 +120,26 @@ def sample_rollouts(
     options: ReinforceConfig,
     rngs: Sequence[np.random.Generator],
     config: DecodeConfig,
+    encoding: Encoding | None = None,
 ) -> SampledRollouts:
     """Return sampled rollouts of the tasks, which are also given as a batch on the policy's device.
 
     Each task has its own generator, so that its rollouts from the compiled path do not depend on which other tasks are
-    in this process. On a device the first one seeds the noise for all of them.
+    in this process; it takes an encoding that was made before. On a device the first one seeds the noise for all of
+    them.
     """
     starts = [_choose(all_starts(task), options.starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
     threshold = options.confidence_threshold
     if use_compiled(policy, config):
-        sampled = _stacked(decode(policy, tasks, starts, config, rngs))
+        sampled = _stacked(decode(policy, tasks, starts, config, rngs, encoding=encoding))
     else:
         most = max(map(len, starts))  # a task with fewer nodes repeats its last start
         first = np.stack([np.pad(own, (0, most - len(own)), mode="edge") for own in starts])
         generator = device_generator(policy.device, rngs[0])
         with torch.no_grad():
-            encoding = policy.prepare(policy.encode(batch))
+            prepared = policy.prepare(policy.encode(batch))
             given = torch.from_numpy(first).to(policy.device)
-            sampled = rollout(policy, encoding, given, generator, with_confidence=threshold < 1)
+            sampled = rollout(policy, prepared, given, generator, with_confidence=threshold < 1)
     uncertain = None
     if threshold < 1 and sampled.confidence is not None:
         uncertain = sampled.confidence[:, :, 1:] < threshold
@@ -154,6 +158,27 @@ def _stacked(rollouts: Sequence[Rollouts]) -> Rolled:
     actions = [np.pad(own.actions, pad, mode="edge") for own, pad in zip(rollouts, pads, strict=True)]
     confidence = [np.pad(own.confidence, pad, constant_values=1) for own, pad in zip(rollouts, pads, strict=True)]
     return Rolled(torch.from_numpy(np.stack(actions)).long(), torch.from_numpy(np.stack(confidence)))
+
+
+def sampled_parts(
+    policy: Policy,
+    tasks: Sequence[Task],
+    batch: Batch,
+    options: ReinforceConfig,
+    rngs: Sequence[np.random.Generator],
+    config: DecodeConfig,
+) -> Iterator[tuple[SampledRollouts, Encoding | None]]:
+    """Yield sampled rollouts of the tasks, those of a part of them at a time, and its encoding if that was needed."""
+    if not use_compiled(policy, config) or policy.global_ is None or batch.real is not None:
+        whole = sample_rollouts(policy, tasks, batch, options, rngs, config)
+        yield from ((part, None) for part in parts_in_memory(whole, gradient_memory(policy.device)))
+        return
+    size = max(config.workers, CPU_NODES // batch.coords.shape[1])
+    for begin in range(0, len(tasks), size):
+        part = slice(begin, begin + size)
+        own = batch.select(part)
+        encoding: Encoding = policy.encode(own)
+        yield sample_rollouts(policy, tasks[part], own, options, rngs[part], config, encoding), encoding
 
 
 def gradient_memory(device: torch.device) -> float:
@@ -185,9 +210,19 @@ def advantages(length: Tensor) -> Tensor:
     return torch.where(most > 1e-6 * mean, gain / most, 0.0).to(length.dtype)
 
 
-def reinforce_loss(policy: Policy, batch: Batch, actions: Tensor, uncertain: Tensor | None = None) -> Tensor:
-    """Return the sum over instances of the mean over rollouts of -advantage * log p, of uncertain moves if given."""
+def reinforce_loss(
+    policy: Policy,
+    batch: Batch,
+    actions: Tensor,
+    uncertain: Tensor | None = None,
+    encoding: Any = None,
+) -> Tensor:
+    """Return the sum over instances of the mean over rollouts of -advantage * log p, of uncertain moves if given.
+
+    - `encoding`: of the batch, if it was made before
+    """
     each = -advantages(policy.env.length(batch, actions)) / actions.shape[1]
     moving = actions[:, :, 1:] != actions[:, :, :-1]  # False in the padding
     weight = each[:, :, None] * (moving if uncertain is None else moving & uncertain)
-    return weighted_log_prob(policy, policy.encode(batch), Moves(actions, F.pad(weight, (1, 0))))
+    encoding = policy.encode(batch) if encoding is None else encoding
+    return weighted_log_prob(policy, encoding, Moves(actions, F.pad(weight, (1, 0))))

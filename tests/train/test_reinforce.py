@@ -14,6 +14,7 @@ from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
 from elgo.model.rollout import log_prob
 from elgo.problem.task import Task
+from elgo.train import reinforce
 from elgo.train.config import ReinforceConfig
 from elgo.train.reinforce import (
     SampledRollouts,
@@ -21,6 +22,7 @@ from elgo.train.reinforce import (
     parts_in_memory,
     reinforce_loss,
     sample_rollouts,
+    sampled_parts,
 )
 
 PATHS = ("compiled", "torch")
@@ -92,6 +94,23 @@ def test_memory_decides_how_many_tasks_are_taken_at_once(problem: str) -> None:
         found.append(gradients(policy, sum(reinforce_loss(policy, *part) for part in parts)))
     assert_same_gradients(found[0], found[1])
     assert_same_gradients(found[0], found[2])
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_one_encoding_for_rollouts_and_gradient(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts of some tasks: the rollouts and the gradient of encoding twice."""
+    monkeypatch.setattr(reinforce, "CPU_NODES", 30)
+    policy, tasks, options = small_policy(problem), tasks_of(problem, [12, 12, 12]), ReinforceConfig(5)
+    whole = sampled(policy, tasks, 5)
+    encoded = list[int]()
+    encode = policy.encode
+    monkeypatch.setattr(policy, "encode", lambda batch: encoded.append(len(batch.coords)) or encode(batch))
+    parts = list(sampled_parts(policy, tasks, make_batch(tasks), options, generators(3), DecodeConfig(threads=1)))
+    found = gradients(policy, sum(reinforce_loss(policy, *part, encoding) for part, encoding in parts))
+    assert encoded == [2, 1]
+    walks = [walk.tolist() for part, _ in parts for walk in part.actions.flatten(0, 1)]
+    assert all(a[: len(b)] == b for a, b in zip(whole.actions.flatten(0, 1).tolist(), walks, strict=True))
+    assert_same_gradients(found, gradients(policy, reinforce_loss(policy, *whole)))
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])

@@ -173,7 +173,9 @@ def _torch(
         own = [requests[i] for i in chosen]
         n, most = max(len(request.task.coords) for request in own), max(len(request.starts) for request in own)
         encoding = encode_tasks(policy, [request.task for request in own], config.workers)
-        width = max(1, int(config.memory / 2 / (len(own) * _torch_bytes(policy, n, 1))))
+        lists = _torch_bytes(policy, n, 0)  # once per task, the rest per rollout
+        room = config.memory / 2 / len(own) - lists
+        width = max(1, int(room / (_torch_bytes(policy, n, 1) - lists)))
         made = [new_rollouts(request) for request in own]
         for begin in range(0, most, width):
             # A task with fewer starts repeats its last one; the surplus is cut off below.
@@ -206,7 +208,10 @@ def _groups(order: Iterable[int], needs: Iterable[float], memory: float) -> Iter
 
 def _torch_bytes(policy: PolicyLike, n: int, rollouts: int) -> float:
     """Return the memory of a task: neighbour lists, and for each rollout attention and a dozen rows of 8 bytes."""
-    return 20.0 * n * min(n, 4096) + rollouts * n * (12.0 * policy.config.heads + 100.0)
+    from elgo.model.neighbours import ALL_LISTS
+
+    lists = 20.0 * n * n if n <= ALL_LISTS else 0.0
+    return lists + rollouts * n * (12.0 * policy.config.heads + 100.0)
 
 
 def _trim(actions: Actions, confidence: Confidence) -> Rollouts:

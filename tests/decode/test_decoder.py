@@ -10,6 +10,7 @@ import pytest
 import torch
 from samples import KINDS, after, random_policy, random_task, small_config
 
+import elgo.model.rollout
 from elgo.decode.decoder import DecodeConfig
 from elgo.decode.decoder import decode as decode_rollouts
 from elgo.decode.types import Actions, Rollouts, longest
@@ -112,6 +113,22 @@ def test_progress_rises_to_one(case: tuple, path: str) -> None:
         assert seen == sorted(seen)
         assert 0 <= seen[0] <= seen[-1] == 1
         assert len(seen) > 1
+
+
+def test_a_task_s_neighbour_lists_count_once_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[tuple[int, ...]] = []
+
+    def counted(policy: Policy, encoding: object, first: np.ndarray, *rest: object) -> tuple:
+        passes.append(first.shape)
+        return original(policy, encoding, first, *rest)
+
+    original = elgo.model.rollout.rollout_arrays
+    monkeypatch.setattr(elgo.model.rollout, "rollout_arrays", counted)
+    policy = random_policy(small_config("tsp"))
+    task = random_task(np.random.default_rng(0), "tsp", 60, KINDS[0])
+    memory = 2 * (20 * 60 * 60 + 30 * 60 * (12 * policy.config.heads + 100))  # lists, and 30 rollouts
+    decode(policy, [task], [np.arange(60)], config("torch", memory_gb=memory / 2**30))
+    assert passes == [(1, 30), (1, 30)]
 
 
 def test_progress_rises_where_rollouts_take_more_steps_than_nodes() -> None:

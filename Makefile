@@ -10,9 +10,8 @@ export NO_MKDOCS_2_WARNING := 1
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench,docs]'
-	$(BIN)/elgo solve examples --policy-only --starts 1 --symmetries 1 --quiet > /dev/null  # compiles the decoder, once
-	$(BIN)/python -c 'from elgo.solve.search import jit_warm_up; jit_warm_up("tsp"); jit_warm_up("cvrp")'  # and the search
-	$(BIN)/python -c 'from elgo.train.log_prob import warm_up; warm_up()'  # and training
+	$(BIN)/elgo warm-up  # compiles the kernels, once
+	$(BIN)/python -c 'from elgo.train.log_prob import warm_up; warm_up()'  # and those of training
 	touch $@
 
 demo: $(INSTALLED)  ## solve the bundled instances, print a table, leave demo/*.png

@@ -5,7 +5,7 @@
 The paper's network with random weights, unless --weights names others. One uniform instance per row, under the 8
 symmetries, one greedy rollout from each of its N nodes (CVRP: customers).
 (a) is benchmarks/baseline.py, which says what it does at each step; (b) is elgo's decoder. Both include encoding and
-take the best of --repeat runs. Each runs in a process of its own, so that peak memory is its own.
+take the median of --repeat runs. Each runs in a process of its own, so that peak memory is its own.
 
 Beyond --full nodes (a) is timed on its first --steps steps and scaled to all of them: a step of (a) costs the same
 from first to last, because it looks at all N nodes every time. Where (a) runs in full, the column "timed on" also has
@@ -64,7 +64,7 @@ class Case:
 class Timed:
     """The measurement of a child process."""
 
-    seconds: float  # best run
+    seconds: float  # median run
     steps: int  # of the longest rollout, after its start
     timed_steps: int
     scaled: float  # seconds estimated from the first steps alone
@@ -120,8 +120,8 @@ def time_ours(case: Case) -> Timed:
     first_call, _ = clock(lambda: decode(policy, tiny, [few] * len(tiny), config))
     tasks, starts = make_tasks(case.problem, case.size)
     runs = [clock(lambda: decode(policy, tasks, [starts] * len(tasks), config)) for _ in range(case.repeat)]
-    seconds, actions = min(runs, key=lambda run: run[0])
-    together = stack(actions)
+    seconds = float(np.median([run[0] for run in runs]))
+    together = stack(runs[0][1])
     steps = together.shape[2] - 1
     return Timed(seconds, steps, steps, seconds, peak_memory(), libraries, first_call, together)
 
@@ -132,15 +132,15 @@ def time_baseline(case: Case, steps: int, timed_steps: int, first_steps: int) ->
     libraries = peak_memory()
     tasks, starts = make_tasks(case.problem, case.size)
     torch.set_num_threads(case.threads)
-    best, best_scaled = np.inf, np.inf
+    runs: list[tuple[float, float]] = []  # seconds of all steps, and those that the first steps alone would give
     marks: list[float] = []
     for _ in range(case.repeat):
         marks[:] = [time.perf_counter()]
         actions = baseline.decode(policy, tasks, starts, timed_steps, lambda: marks.append(time.perf_counter()))
         encode, each = marks[1] - marks[0], np.diff(marks[1:])
-        best = min(best, encode + float(each.mean()) * steps)
-        best_scaled = min(best_scaled, encode + float(each[:first_steps].mean()) * steps)
-    return Timed(best, steps, len(each), best_scaled, peak_memory(), libraries, 0.0, actions.astype(np.int32))
+        runs.append((encode + float(each.mean()) * steps, encode + float(each[:first_steps].mean()) * steps))
+    seconds, scaled = (float(x) for x in np.median(runs, axis=0))
+    return Timed(seconds, steps, len(each), scaled, peak_memory(), libraries, 0.0, actions.astype(np.int32))
 
 
 def clock(work: Callable[[], T]) -> tuple[float, T]:
@@ -258,7 +258,7 @@ def show(rows: Sequence[Row], case: Case, peak: float) -> None:
     console = Console(width=max(110, Console().width))
     console.print(table)
     console.print(
-        f"(a) straightforward torch decoder, (b) ours; {case.threads} thread(s) each, best of {case.repeat}, "
+        f"(a) straightforward torch decoder, (b) ours; {case.threads} thread(s) each, median of {case.repeat}, "
         f"{SYMMETRIES} symmetries x N starts, encoding included.\n"
         f"MB: peak of the whole process, of which {max(row.libraries_memory for row in rows) / 1e6:.0f} are libraries "
         "and weights. core-µs: per rollout and step, times threads.\n"
@@ -284,7 +284,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 200, 500, 1000], metavar="N")
     parser.add_argument("--problems", nargs="+", choices=["tsp", "cvrp"], default=["tsp", "cvrp"])
     parser.add_argument("--threads", type=int, default=2, help="for both decoders; default 2")
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each, the best counts; default 3")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each, the median counts; default 5")
     parser.add_argument("--steps", type=int, default=5, help="steps that the baseline is timed on; default 5")
     parser.add_argument("--full", type=int, default=100, help="largest N at which the baseline runs in full")
     parser.add_argument(

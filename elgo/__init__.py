@@ -13,7 +13,7 @@ from elgo.solve.result import Result
 
 # Last: from here on the attribute `elgo.solve` is this function. `from elgo.solve.batch import ...` finds the folder
 # of the same name nevertheless, since it is looked up by its path; `import elgo.solve.batch as ...` does not.
-from elgo.solve.solver import solve
+from elgo.solve.solver import solve, warm_up
 from elgo.train.tours import log_prob
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
     "read_solution",
     "rollouts",
     "solve",
+    "warm_up",
     "write_solution",
 ]

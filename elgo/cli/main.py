@@ -1,5 +1,6 @@
 """The `elgo` command, assembled from one module per command. Heavy imports are inside the commands: --help is fast."""
 
+import logging
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from elgo.cli.info import info
 from elgo.cli.plot_training import plot_training
 from elgo.cli.solve import solve
 from elgo.cli.train import train
+from elgo.cli.warm_up import warm_up
 
 app = typer.Typer(
     help="Solve TSP and CVRP by a learned policy and by classical search.",
@@ -31,6 +33,13 @@ bench_app = typer.Typer(
     no_args_is_help=True,
 )
 data_app = typer.Typer(help="Benchmark files.", rich_markup_mode=None, no_args_is_help=True)
+
+
+class _OnStderr(logging.Handler):
+    """Prints what the package logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"elgo: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -56,7 +65,7 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
         group.command(function.__name__.replace("_", "-"))(_one_line_errors()(function))
 
 
-_add(app, solve, info, import_weights, export_weights, train, cool, plot_training)
+_add(app, solve, warm_up, info, import_weights, export_weights, train, cool, plot_training)
 _add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
 _add(data_app, data.fetch)
 data_app.callback()(lambda: None)  # a group, although it has only one command
@@ -80,6 +89,9 @@ def main() -> None:
     """Run the command; a wrong option is reported in one line, too."""
     # UsageError: click's, or in later versions typer's own.
     usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
+    log = logging.getLogger("elgo")
+    log.setLevel(logging.INFO)
+    log.handlers = [_OnStderr()]
     try:
         code = app(prog_name="elgo", standalone_mode=False)
     except typer.Abort:
@@ -88,8 +100,9 @@ def main() -> None:
         print(f"elgo: {error.format_message()}", file=sys.stderr)
         code = 2
     # Threads still at work would abort the process while Python shuts down: those of work that was not ready in
-    # time, and gloo's under torchrun (https://github.com/pytorch/pytorch/pull/179291).
-    if threading.active_count() > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
+    # time, and gloo's under torchrun (https://github.com/pytorch/pytorch/pull/179291). And Python itself turns 130
+    # into a death by SIGINT if Ctrl-C came inside of exec("..."), as in imports of torch, although it was caught.
+    if code == 130 or threading.active_count() > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code or 0)

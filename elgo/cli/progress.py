@@ -61,7 +61,7 @@ class _Running:
     best_known: float | None
     limit: float | None  # seconds; None for the policy alone, which reports the fraction that is done
     bar: TaskID
-    begin: float = field(default_factory=time.monotonic)
+    begin: float = math.inf  # of the time limit: not before the kernels are loaded
     last_line: float = field(default_factory=time.monotonic)
     cost: float | None = None
     fraction: float = 0.0
@@ -70,12 +70,14 @@ class _Running:
 
     def done(self) -> float:
         """Return the length of the bar, 0 to 1."""
-        return self.fraction if self.limit is None else min(1.0, (time.monotonic() - self.begin) / self.limit)
+        if self.limit is None:
+            return self.fraction
+        return min(1.0, max(0.0, time.monotonic() - self.begin) / self.limit)
 
     def left(self) -> float | None:
         """Return the seconds until the end: exact with a time limit, an estimate for the policy; None if unknown."""
         if self.limit is not None:
-            return max(0.0, self.begin + self.limit - time.monotonic())
+            return None if math.isinf(self.begin) else max(0.0, self.begin + self.limit - time.monotonic())
         passed, advance = time.monotonic() - self.first[0], self.fraction - self.first[1]
         return (1 - self.fraction) * passed / advance if passed >= ESTIMATE_SECONDS and advance else None
 
@@ -85,6 +87,8 @@ class _Running:
         left = self.left()
         if self.limit is None:
             found.append(f"{100 * self.fraction:.0f} %")
+        elif left is None:
+            found.append("loading")
         if left is not None:
             found.append(f"{'about ' if self.limit is None else ''}{format_seconds(left)} left")
         return found
@@ -133,7 +137,10 @@ class BatchProgress:
 
     def improved(self, number: int, improvement: Improvement) -> None:
         """Show the cost of a better solution."""
-        self.running[number].cost = improvement.cost
+        running = self.running[number]
+        running.cost = improvement.cost
+        if improvement.source not in ("fallback", "warm start"):  # which come before loading
+            running.begin = time.monotonic() - improvement.seconds
 
     def advanced(self, number: int, fraction: float) -> None:
         """Show the fraction of the policy's rollouts that are done."""
@@ -147,11 +154,10 @@ class BatchProgress:
             running = self.running.pop(number)
         self.bars.remove_task(running.bar)
         self.bars.refresh()
-        facts = [*cost_facts(result.cost, running.best_known), f"{result.seconds.total:.2f} s"]
+        seconds = f"{result.seconds.total:.2f} s and {result.seconds.load:.2f} s for loading"
+        facts = [*cost_facts(result.cost, running.best_known), seconds]
         if result.interrupted:
             facts.append("interrupted")
-        elif self.items[number].config.start and not result.starts:
-            facts.append("classical start, since the model was not ready in time")
         if len(self.items) > 1 or not self.on_terminal:
             self._print(f"{running.title}: {', '.join(facts)}")
 

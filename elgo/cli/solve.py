@@ -124,26 +124,35 @@ def solve(
     outputs.prepare(files)
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
-    config = share_resources(config, min(jobs, len(files)))
+    jobs = min(jobs, len(files))
+    if jobs > 1 and not policy_only:
+        from elgo.solve.search import load_kernels
+
+        for instance in instances:  # if they must be compiled, then once, and not by every worker
+            load_kernels(instance)
+    config = share_resources(config, jobs)
     _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
 
 
 def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:
-    """Solve the files, write outputs, and print the table of all that were solved, whatever happens.
+    """Solve the files, write outputs, and print warnings and the table of all that were solved, whatever happens.
 
     Raises KeyboardInterrupt if Ctrl-C has stopped it, and exits with code 1 when a solution breaks a constraint.
     """
     from elgo.cli.progress import BatchProgress
     from elgo.solve.batch import Stop, solve_batch
 
-    stop, solved = Stop(), list[Solved]()
+    stop, solved, warned = Stop(), list[Solved](), list[str]()
     try:
         with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT):
             for number, result in solve_batch(items, jobs, stop, progress):
                 solved.append((files[number], result))
                 progress.finished(number, result)
+                warned += [f"{result.instance.name}: {text}" for text in result.warnings]
                 outputs.write(solved)
     finally:
+        for text in warned:
+            print(f"elgo: warning: {text}", file=sys.stderr)
         if solved:
             print("\n".join(_table([result for _, result in solved])))
     infeasible = [result for _, result in solved if not result.solution.feasible]
@@ -157,12 +166,12 @@ def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, o
 
 def _table(results: Sequence[Result]) -> list[str]:
     """Return a table with one row per result, and a last row with the mean gap if several results have a gap."""
-    rows = [("name", "problem", "nodes", "routes", "cost", "best known", "gap %", "seconds")]
+    rows = [("name", "problem", "nodes", "routes", "cost", "best known", "gap %", "seconds", "from")]
     for result in results:
         it, routes = result.instance, str(len(result.solution.routes))
         costs = (format_cost(result.cost), format_cost(it.best_known), format_gap(result.gap))
-        rows.append((it.name, it.problem, str(it.size), routes, *costs, f"{result.seconds.total:.2f}"))
+        rows.append((it.name, it.problem, str(it.size), routes, *costs, f"{result.seconds.total:.2f}", result.source))
     gaps = [result.gap for result in results if result.gap is not None]
     if len(gaps) > 1:
-        rows.append((f"mean of {len(gaps)}", "", "", "", "", "", format_gap(sum(gaps) / len(gaps)), ""))
+        rows.append((f"mean of {len(gaps)}", "", "", "", "", "", format_gap(sum(gaps) / len(gaps)), "", ""))
     return format_table(rows)

@@ -28,6 +28,7 @@ from elgo.decode.local_kernels import (
     new_observation,
 )
 from elgo.decode.tiles import PARTS, ROOM
+from elgo.jit.cache import cached_njit
 
 
 class Demands(NamedTuple):
@@ -177,7 +178,7 @@ def _sample(row: Floats, best: int, is_open: Floats, clip: float, uniform: np.fl
     return chosen, np.float32(1.0) / total
 
 
-@njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def run_block(
     tables: GlobalTables,
     local: LocalTables,

@@ -50,7 +50,7 @@ class Annealing:
     def update(self, results: Sequence[SisrResult]) -> None:
         """Replace the current solution, and the best one if it is improved, by the results of the jobs."""
         best_change = self.change + sum(result.best_change for result in results)
-        if best_change < self.best_change - 1e-9:
+        if best_change < self.best_change - self.data.arrays.tolerance:
             self.best, self.best_change = np.concatenate([result.best for result in results]), best_change
         self.current = np.concatenate([result.current for result in results])
         self.change += sum(result.change for result in results)
@@ -104,7 +104,7 @@ def improve(
             for annealing, jobs in zip(annealings, futures, strict=True):
                 annealing.update([job.result() for job in jobs])
             best = min(annealings, key=lambda annealing: annealing.best_change)
-            if best.best_change < best_change - 1e-9:
+            if best.best_change < best_change - data.arrays.tolerance:
                 best_change = best.best_change
                 on_better(best.best)
 

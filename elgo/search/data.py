@@ -10,6 +10,7 @@ from elgo.problem.instance import Instance
 from elgo.search.distances import Distances, make_distances
 from elgo.search.giant_tour import NodeArray
 
+TOLERANCE = 1e-12  # of the largest distance: a sum of a few distances is off by 1e-15 of it
 NEIGHBOURS = 64  # nearest nodes of each node that a search may consider
 
 IntArray = NDArray[np.int64]
@@ -21,12 +22,14 @@ class SearchArrays(NamedTuple):
     neighbours  (n, K) the nearest nodes of each node, nearest first; never the depot of a CVRP
     demand      (n,) in integer units; zeros for a TSP
     capacity    of a vehicle, in the same units; 0 for a TSP
+    tolerance   smaller differences of cost are rounding errors
     """
 
     distances: Distances
     neighbours: NodeArray
     demand: IntArray
     capacity: int
+    tolerance: float
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,16 @@ class SearchData:
 
 def prepare(instance: Instance) -> SearchData:
     """Return the instance prepared for search."""
-    neighbours = nearest_neighbours(instance, NEIGHBOURS)
-    return SearchData(instance, SearchArrays(make_distances(instance), neighbours, *demand_units(instance)))
+    neighbours, tolerance = nearest_neighbours(instance, NEIGHBOURS), TOLERANCE * _scale(instance)
+    return SearchData(instance, SearchArrays(make_distances(instance), neighbours, *demand_units(instance), tolerance))
+
+
+def _scale(instance: Instance) -> float:
+    """Return the largest distance, or the largest from the first node, which is at least half of it."""
+    if instance.matrix is not None:
+        return float(instance.matrix.max())
+    nodes = np.arange(instance.size)
+    return float(instance.distances(np.zeros_like(nodes), nodes).max())
 
 
 def demand_units(instance: Instance) -> tuple[IntArray, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from elgo.jit.cache import cached_njit
 from elgo.problem.distances import EARTH_RADIUS, Metric, geo_radians
 from elgo.problem.instance import Instance
 
@@ -67,7 +68,7 @@ def distance(distances: Distances, i: int, j: int) -> float:
     return length if metric == EXACT else _rare_distance(metric, values, i, j, length)
 
 
-@njit(cache=True)
+@cached_njit()
 def _rare_distance(metric: int, points: FloatArray, i: int, j: int, length: float) -> float:
     """Return the distance by one of the rarer metrics; not inlined, to keep the kernels small."""
     if metric == CEIL_2D:

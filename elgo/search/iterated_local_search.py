@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from elgo.jit.cache import cached_njit
 from elgo.search.data import SearchArrays
 from elgo.search.distances import Distances, distance
 from elgo.search.giant_tour import NodeArray
@@ -23,7 +24,7 @@ MAX_BRIDGE = 30  # nodes in each of the two segments that a double bridge exchan
 MAX_REVERSED = 50_000  # nodes that a move may reverse
 LOG_SIZE = 4096  # reversals that can be undone
 LOG_RESERVE = 8  # entries of the log kept free; no move takes more
-EPSILON = 1e-9  # smaller gains are rounding errors
+MOVES_PER_NODE = 100  # of a descent, at most: it needs one or two
 SMALLEST = 8  # nodes of a path that can be perturbed
 
 COUNTERS = np.dtype([(name, np.int64) for name in ("head", "waiting", "logged")])
@@ -48,7 +49,7 @@ class PathSearch(NamedTuple):
     counters: NDArray[np.void]
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def iterated_local_search(
     data: SearchArrays, path: NodeArray, perturbations: int, state: RandomState
 ) -> tuple[NodeArray, float]:
@@ -67,7 +68,7 @@ def iterated_local_search(
     return search.path, gain
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _start(path: NodeArray, size: int) -> PathSearch:
     """Return the state with all nodes of the path in the queue; `size` is the number of nodes of the instance."""
     position = np.full(size, OUTSIDE, np.int32)
@@ -81,30 +82,31 @@ def _start(path: NodeArray, size: int) -> PathSearch:
     return PathSearch(path.copy(), position, path.copy(), queued, np.empty((LOG_SIZE, 2), np.int32), counters)
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _descend(data: SearchArrays, search: PathSearch) -> float:
     """Apply moves of the queued nodes until none gains; return the total gain.
 
     If the log is full the search ends earlier, and the nodes that are left wait for the next call.
     """
     total = 0.0
-    counters = search.counters
-    while counters[0].waiting > 0 and counters[0].logged < LOG_SIZE - LOG_RESERVE:
+    counters, moves = search.counters, MOVES_PER_NODE * len(search.path)
+    while counters[0].waiting > 0 and counters[0].logged < LOG_SIZE - LOG_RESERVE and moves > 0:
         node = search.queue[counters[0].head]
         counters[0].head = (counters[0].head + 1) % len(search.queue)
         counters[0].waiting -= 1
         search.queued[node] = False
-        while counters[0].logged < LOG_SIZE - LOG_RESERVE:
+        while counters[0].logged < LOG_SIZE - LOG_RESERVE and moves > 0:
             gain = _two_opt(data, search, node)
             if gain == 0.0:
                 gain = _or_opt(data, search, node)
             if gain == 0.0:
                 break
             total += gain
+            moves -= 1
     return total
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _two_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
     """Apply the first improving exchange of two edges, one of them at node a; return its gain, or 0 without one."""
     distances, neighbours, path, position = data.distances, data.neighbours, search.path, search.position
@@ -118,14 +120,14 @@ def _two_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
         for k in range(min(NEIGHBOURS, neighbours.shape[1])):
             c = neighbours[a, k]
             saved = length - distance(distances, a, c)
-            if saved <= EPSILON:
+            if saved <= data.tolerance:
                 break
             j = position[c]
             if j == OUTSIDE or not 0 <= j + side <= last:
                 continue
             d = path[j + side]
             gain = saved + distance(distances, c, d) - distance(distances, b, d)
-            if gain <= EPSILON or abs(i - j) > MAX_REVERSED:
+            if gain <= data.tolerance or abs(i - j) > MAX_REVERSED:
                 continue
             _reverse(search, min(i, j) + (side == 1), max(i, j) - (side == -1))
             for node in (a, b, c, d):
@@ -134,7 +136,7 @@ def _two_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _or_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
     """Apply the first improving move of a short segment, with node a at one end, next to a neighbour of a.
 
@@ -156,7 +158,7 @@ def _or_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
             for k in range(min(NEIGHBOURS, neighbours.shape[1])):
                 c = neighbours[a, k]
                 saved = removed - distance(distances, a, c)
-                if saved <= EPSILON:
+                if saved <= data.tolerance:
                     break
                 j = position[c]
                 if j == OUTSIDE or low <= j <= high or abs(i - j) > MAX_REVERSED:
@@ -166,7 +168,7 @@ def _or_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
                         continue
                     d = path[j + step]
                     gain = saved + distance(distances, c, d) - distance(distances, end, d)
-                    if gain <= EPSILON:
+                    if gain <= data.tolerance:
                         continue
                     _move_segment(search, low, high, min(j, j + step), (step == 1) == (side == -1))  # a next to c
                     for node in (a, end, left, right, c, d):
@@ -175,7 +177,7 @@ def _or_opt(data: SearchArrays, search: PathSearch, a: int) -> float:
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _double_bridge(distances: Distances, search: PathSearch, state: RandomState) -> float:
     """Exchange two random short segments that follow each other; return the gain, usually negative."""
     path = search.path
@@ -202,7 +204,7 @@ def _enqueue(search: PathSearch, node: int) -> None:
         search.counters[0].waiting += 1
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _move_segment(search: PathSearch, low: int, high: int, before: int, reverse: bool) -> None:
     """Move the segment at positions low..high between positions before and before + 1, reversed or not."""
     size = high - low + 1
@@ -236,7 +238,7 @@ def _undo(search: PathSearch) -> None:
         _reverse_path(search.path, search.position, search.log[k, 0], search.log[k, 1])
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _reverse_path(path: NodeArray, position: NodeArray, low: int, high: int) -> None:
     while low < high:
         a, b = path[low], path[high]

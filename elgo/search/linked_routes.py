@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from elgo.jit.cache import cached_njit
 from elgo.search.data import IntArray
 from elgo.search.giant_tour import NodeArray
 
@@ -77,7 +78,7 @@ def open_route(linked: LinkedRoutes) -> int:
             return route
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def save_route(linked: LinkedRoutes, route: int) -> None:
     """Save a route before it is changed."""
     nodes, saved_customers = linked.nodes, linked.saved_customers
@@ -103,7 +104,7 @@ def accept(linked: LinkedRoutes) -> None:
     linked.counters[0].saved = 0
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def undo(linked: LinkedRoutes) -> None:
     """Undo the changes of the iteration: restore the saved routes."""
     nodes, routes = linked.nodes, linked.routes
@@ -125,7 +126,7 @@ def undo(linked: LinkedRoutes) -> None:
     accept(linked)
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def link_routes(giant_tour: NodeArray, demand: IntArray) -> LinkedRoutes:
     """Return the linked routes of a giant tour. There is an empty route for each customer and one more."""
     most = 1 + np.count_nonzero(giant_tour)
@@ -150,7 +151,7 @@ def link_routes(giant_tour: NodeArray, demand: IntArray) -> LinkedRoutes:
     return linked
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def unlink(nodes: Records, routes: Records) -> NodeArray:
     """Return the giant tour of linked routes."""
     giant_tour = np.zeros(2 * len(nodes), np.int32)

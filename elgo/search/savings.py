@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from elgo.jit.cache import cached_njit
 from elgo.problem.instance import Instance
 from elgo.search.data import IntArray, nearest_neighbours
 from elgo.search.giant_tour import Routes
@@ -34,7 +35,7 @@ def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:
     return pairs // (n + 1), pairs % (n + 1)
 
 
-@njit(cache=True)
+@cached_njit()
 def _merge(i: IntArray, j: IntArray, demand: IntArray, capacity: int) -> IntArray:
     """Merge routes in the order of the pairs (i, j), where both are at ends of routes whose loads fit together.
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from elgo.jit.cache import cached_njit
 from elgo.search.data import SearchArrays
 from elgo.search.distances import Distances, FloatArray, distance
 from elgo.search.giant_tour import NodeArray
@@ -67,7 +68,7 @@ class SisrResult(NamedTuple):
     best_change: float
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def ruin_and_recreate(
     data: SearchArrays, giant_tour: NodeArray, vehicles: int, iterations: int, temperature: float, state: RandomState
 ) -> SisrResult:
@@ -88,13 +89,13 @@ def ruin_and_recreate(
             continue
         change += delta
         accept(linked)
-        if change < best_change - 1e-9:
+        if change < best_change - data.tolerance:
             best_change = change
             best_nodes[:], best_routes[:] = nodes, routes
     return SisrResult(unlink(nodes, routes), change, unlink(best_nodes, best_routes), best_change)
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _ruin(
     data: SearchArrays, linked: LinkedRoutes, customers: NodeArray, removed: NodeArray, state: RandomState
 ) -> tuple[float, int]:
@@ -129,7 +130,7 @@ def _ruin(
     return delta, count
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _string_around(nodes: Records, customer: int, length: int, state: RandomState) -> int:
     """Return the first customer of a random string of that length that includes the customer."""
     before, begin = 0, customer
@@ -144,7 +145,7 @@ def _string_around(nodes: Records, customer: int, length: int, state: RandomStat
     return begin
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _remove(data: SearchArrays, linked: LinkedRoutes, string: String, removed: NodeArray) -> float:
     """Remove a string from its route and write its customers to `removed`; return the change of cost."""
     distances, nodes, routes = data.distances, linked.nodes, linked.routes
@@ -173,7 +174,7 @@ def _remove(data: SearchArrays, linked: LinkedRoutes, string: String, removed: N
     return delta + distance(distances, left, node)
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _sort(data: SearchArrays, removed: NodeArray, keys: FloatArray, state: RandomState) -> None:
     """Sort customers for insertion: random, largest demand, farthest or nearest first, with weights 4 : 4 : 2 : 1."""
     order = uniform(state) * 11.0
@@ -194,7 +195,7 @@ def _sort(data: SearchArrays, removed: NodeArray, keys: FloatArray, state: Rando
         removed[j + 1], keys[j + 1] = customer, key
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _recreate(
     data: SearchArrays, linked: LinkedRoutes, most: int, customers: NodeArray, removed: NodeArray, state: RandomState
 ) -> float:
@@ -229,7 +230,7 @@ def _detour(distances: Distances, left: int, customer: int, right: int) -> float
     return distance(distances, left, customer) + distance(distances, customer, right) - distance(distances, left, right)
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _cheapest_near(
     data: SearchArrays, nodes: Records, routes: Records, customer: int, free: int, state: RandomState
 ) -> Insertion:
@@ -254,7 +255,7 @@ def _cheapest_near(
     return Insertion(best, previous, into)
 
 
-@njit(cache=True, nogil=True)
+@cached_njit(nogil=True)
 def _cheapest_anywhere(
     distances: Distances, nodes: Records, routes: Records, customers: NodeArray, customer: int, free: int
 ) -> Insertion:

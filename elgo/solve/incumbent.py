@@ -13,7 +13,7 @@ from elgo.solve.result import Improvement, Result, Timings
 OnImprovement = Callable[[Improvement, Solution], None]
 OnProgress = Callable[[float], None]
 Routes = Sequence[Sequence[int]]
-Stage = Literal["load", "decode", "search"]
+Stage = Literal["decode", "search"]
 
 COSTING_SHARE = 0.05  # of the time of a search, at most, that is spent on costing what it finds
 
@@ -26,10 +26,12 @@ class Incumbent:
         self.end = self.begin + config.limit(instance)
         self.instance, self.config = instance, config
         self.history: list[Improvement] = []
+        self.warnings: list[str] = []  # what was cut short, or had no effect
         self.starts = self.symmetries = 0  # of the policy's rollouts
         self._on_improvement = on_improvement
         self._best: Solution | None = None
-        self._stages: dict[Stage, float] = {"load": 0.0, "decode": 0.0, "search": 0.0}
+        self._load = 0.0
+        self._stages: dict[Stage, float] = {"decode": 0.0, "search": 0.0}
         self._pending: Callable[[], Routes] | None = None
         self._costed = self._costing = 0.0  # when routes of a search were last costed, and how long that took
 
@@ -42,6 +44,18 @@ class Incumbent:
     def remaining(self) -> float:
         """Return the seconds until the end of the time limit."""
         return self.end - time.perf_counter()
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Stop the clock during the block: loading and compiling do not count against the time limit."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begin
+            self._load += seconds
+            self.begin += seconds
+            self.end += seconds
 
     @contextmanager
     def timed(self, stage: Stage) -> Iterator[None]:
@@ -84,6 +98,14 @@ class Incumbent:
 
     def result(self, interrupted: bool = False) -> Result:
         """Return the result of the call."""
-        seconds = Timings(**self._stages, total=time.perf_counter() - self.begin)
-        history = tuple(self.history)
-        return Result(self.best, seconds, self.config.seed, self.starts, self.symmetries, history, interrupted)
+        seconds = Timings(self._load, **self._stages, total=time.perf_counter() - self.begin)
+        return Result(
+            self.best,
+            seconds,
+            self.config.seed,
+            self.starts,
+            self.symmetries,
+            tuple(self.history),
+            interrupted,
+            tuple(self.warnings),
+        )

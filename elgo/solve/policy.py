@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from elgo.decode.decoder import DecodeConfig, decode
+from elgo.decode.decoder import DecodeConfig, decode, use_compiled
 from elgo.decode.multistart import augmentations, best_solution, start_count, with_few_routes
 from elgo.model.checkpoint import as_policy
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
-from elgo.problem.task import Task
-from elgo.solve.config import SolveConfig
+from elgo.problem.task import ProblemName, Task
+from elgo.solve.config import ModelName, SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnProgress
 
@@ -35,8 +35,9 @@ EXIT_SECONDS = 30.0  # for which the exit of the interpreter waits for what torc
 def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes."""
     instance, config = incumbent.instance, incumbent.config
-    with incumbent.timed("load"):
-        policy = _load(incumbent)
+    with incumbent.loading():
+        assert config.policy is not None
+        policy = load_policy(config.policy, instance.problem, config.device)
     with incumbent.timed("decode"):
         how, symmetries = policy.config.normalisation, config.symmetries or SYMMETRIES
         tasks, starts = augmentations(instance, how, config.starts, symmetries, config.seed)
@@ -47,8 +48,8 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     incumbent.offer(solution, "policy")
 
 
-def policy_start(incumbent: Incumbent) -> bool:
-    """Offer the best rollout of the model that the search is to start from; False if none is ready in time.
+def policy_start(policy: PolicyLike, incumbent: Incumbent) -> bool:
+    """Offer the best rollout of the policy that the search is to start from; False if none is ready in time.
 
     The rollouts are made in rounds: first one start node per thread, then twice as many each time. What is not done
     within START_SHARE of the time limit is dropped.
@@ -72,12 +73,11 @@ def policy_start(incumbent: Incumbent) -> bool:
             found.extend([solution] if solution else [])
 
     try:
-        with incumbent.timed("load"):
-            policy = run_with_deadline(lambda: _load(incumbent), until, EXIT_SECONDS)
         with incumbent.timed("decode"):
             run_with_deadline(roll_out, until, EXIT_SECONDS)
     except DeadlineExceeded:
-        pass
+        done = f"{incumbent.starts} of {config.starts or START_NODES} rollouts" if found else "no rollout"
+        incumbent.warnings.append(f"the time limit is too short for the model: {done} in half of it")
     finally:  # on Ctrl-C, too: the rounds that are done count
         stopped.set()
         for solution in found:
@@ -90,9 +90,13 @@ def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
     return start_count(instance.customers, config.starts), config.symmetries or SYMMETRIES
 
 
-def _load(incumbent: Incumbent) -> PolicyLike:
-    assert incumbent.config.policy is not None
-    return as_policy(incumbent.config.policy, incumbent.instance.problem, incumbent.config.device)
+def load_policy(model: ModelName | PolicyLike, problem: ProblemName, device: str = "auto") -> PolicyLike:
+    """Return the policy of a model, with the decoder loaded, or compiled the first time ever."""
+    policy = as_policy(model, problem, device)
+    if use_compiled(policy, DecodeConfig()):
+        tiny = Task(np.eye(3, 2)) if problem == "tsp" else Task(np.eye(3, 2), np.array([0, 1, 1]), 1)
+        decode(policy, [tiny], [np.array([1])], DecodeConfig(threads=1))
+    return policy
 
 
 def _rounds(count: int, first: int) -> Iterator[slice]:

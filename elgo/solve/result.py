@@ -12,19 +12,19 @@ from elgo.problem.solution import Solution, gap
 class Improvement(NamedTuple):
     """A better solution: when it was found, what it costs, and what found it."""
 
-    seconds: float  # since the call
+    seconds: float  # since the call, without loading
     cost: float
     source: str  # fallback, warm start, savings, policy, search or fast_tsp
 
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds of each stage: loading, the policy's rollouts, search; `total` is more than their sum."""
+    """Seconds of each stage."""
 
-    load: float
-    decode: float
+    load: float  # kernels, which the first call ever compiles, and models; does not count against the time limit
+    decode: float  # the policy's rollouts
     search: float
-    total: float
+    total: float  # of all but loading: what the time limit limits
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,18 @@ class Result:
     symmetries: int
     history: tuple[Improvement, ...] = ()
     interrupted: bool = False  # by Ctrl-C
+    warnings: tuple[str, ...] = ()  # stages that were cut short, options without effect
 
     @property
     def instance(self) -> Instance:
         """The instance that was solved."""
         return self.solution.instance
+
+    @property
+    def source(self) -> str:
+        """Where the solution comes from: fallback, warm start, savings, policy or search."""
+        last = self.history[-1].source
+        return "search" if last == "fast_tsp" else last
 
     @property
     def cost(self) -> float:

@@ -1,7 +1,6 @@
 """The classical start and the search of an instance, until the time limit. Importing this module loads the compiler."""
 
 import time
-from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -24,11 +23,9 @@ START_SHARE = 0.05  # of a TSP's time for the local search that is its start
 BEFORE_FAST_TSP = 0.1  # of a TSP's time for local search; fast_tsp has the rest and answers only at its end
 
 
-def prepare_search(instance: Instance) -> SearchData:
-    """Return the instance prepared for search, with the kernels loaded, or compiled the first time ever."""
-    data = prepare(instance)
+def load_kernels(instance: Instance) -> None:
+    """Load the kernels that the search of this instance needs, or compile them the first time ever."""
     jit_warm_up("tsp" if instance.problem == "tsp" and is_symmetric(instance) else "cvrp")
-    return data
 
 
 @cache
@@ -48,9 +45,13 @@ def classical_start(data: SearchData, incumbent: Incumbent) -> None:
     instance = incumbent.instance
     if instance.problem == "tsp":
         _improve_tour(data, incumbent, time.perf_counter() + START_SHARE * incumbent.remaining())
-    elif SAVINGS_SECONDS * instance.size < 0.5 * incumbent.remaining():
-        with suppress(DeadlineExceeded):
-            incumbent.offer_routes(run_with_deadline(lambda: savings(instance), incumbent.end), "savings")
+        return
+    try:
+        if SAVINGS_SECONDS * instance.size > 0.5 * incumbent.remaining():
+            raise DeadlineExceeded
+        incumbent.offer_routes(run_with_deadline(lambda: savings(instance), incumbent.end), "savings")
+    except DeadlineExceeded:
+        incumbent.warnings.append("the time limit is too short for savings: the search starts from the fallback")
 
 
 def search(data: SearchData, incumbent: Incumbent) -> None:
@@ -95,6 +96,8 @@ def _improve_tour(data: SearchData, incumbent: Incumbent, until: float) -> None:
 def _ask_fast_tsp(incumbent: Incumbent) -> None:
     """Offer the tour of fast_tsp, unless it comes too late."""
     instance, until, workers = incumbent.instance, incumbent.end, incumbent.config.workers
-    with suppress(DeadlineExceeded):
+    try:
         tour = run_with_deadline(lambda: fast_tsp_tour(instance, until, workers), until + GRACE)
         incumbent.offer_routes([tour], "fast_tsp")
+    except DeadlineExceeded:
+        incumbent.warnings.append("fast_tsp was not ready in time: nine tenths of the time limit were lost")

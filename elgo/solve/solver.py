@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
+from elgo.problem.task import PROBLEMS
 from elgo.search.fallback import fallback_routes
 from elgo.solve.config import SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnImprovement, OnProgress
 from elgo.solve.result import Result
-
-if TYPE_CHECKING:
-    from elgo.search.data import SearchData
 
 
 def solve(
@@ -27,6 +25,9 @@ def solve(
     **changes: Any,
 ) -> Result:
     """Return the best solution found within the time limit.
+
+    The limit's clock starts when kernels and models are loaded; the first call ever compiles them, for about 20 s
+    (see `warm_up`).
 
     - `instance`: what to solve
     - `config`: what to spend on it; fields can be given as `changes` instead: solve(instance, time_limit=3)
@@ -58,30 +59,34 @@ def solve(
     return incumbent.result()
 
 
+def warm_up() -> None:
+    """Load what `solve` needs, for both problems: the first time ever that compiles it, which takes about 20 s."""
+    from elgo.solve.policy import load_policy
+    from elgo.solve.search import jit_warm_up
+
+    for problem in PROBLEMS:
+        jit_warm_up(problem)
+        load_policy("elg", problem)
+
+
 def _start_and_search(incumbent: Incumbent) -> None:
-    """Find a start, by the policy or by classical construction, and improve it until the end of the time limit.
+    """Find a start, by the policy or by classical construction, and improve it until the end of the time limit."""
+    instance, policy = incumbent.instance, None
+    with incumbent.loading():
+        from elgo.search.data import prepare
+        from elgo.solve.search import classical_start, load_kernels, search
 
-    Nothing happens if the kernels are not compiled within the time limit, which is possible the first time ever.
-    """
+        load_kernels(instance)
+        if incumbent.config.start is not None:
+            from elgo.solve.policy import load_policy, policy_start
 
-    def prepare() -> SearchData:
-        from elgo.solve.search import prepare_search  # takes time, too
-
-        return prepare_search(incumbent.instance)
-
+            policy = load_policy(incumbent.config.start, instance.problem, incumbent.config.device)
     try:
-        with incumbent.timed("load"):
-            data = run_with_deadline(prepare, incumbent.end)
+        data = run_with_deadline(lambda: prepare(instance), incumbent.end)
     except DeadlineExceeded:
+        incumbent.warnings.append("the time limit is too short to prepare the search: this is the fallback")
         return
-    from elgo.solve.search import classical_start, search
-
-    started = False
-    if incumbent.config.start is not None:
-        from elgo.solve.policy import policy_start
-
-        started = policy_start(incumbent)
-    if not started:
+    if policy is None or not policy_start(policy, incumbent):
         classical_start(data, incumbent)
     with incumbent.timed("search"):
         search(data, incumbent)

@@ -20,6 +20,7 @@ from elgo.decode.local_kernels import (
     add_local_scores,
     new_observation,
 )
+from elgo.jit.cache import cached_njit
 from elgo.train.glimpse_kernels import Tables, look, look_back, new_block, new_glimpse, new_gradient, write_gradient
 
 BLOCK = 256  # most states at once: enough for BLAS, few enough for the cache
@@ -48,7 +49,7 @@ class Context(NamedTuple):
     heads: int
 
 
-@njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def list_states(actions: Integers, weight: Floats, size: int, demand: Integers, capacity: int, any_end: bool) -> States:
     """Return the states before those moves of sequences (M, T) whose weight is not 0.
 
@@ -208,7 +209,7 @@ def _open_nodes(states: States, begin: int, context: Context, is_open: Floats, o
             is_open[i, 0] = np.float32(current[s] != 0)
 
 
-@njit(nogil=True, cache=True)
+@cached_njit(nogil=True)
 def task_gradient(
     tables: Tables, local: LocalTables, states: States, other: Integers, context: Context, grads: Tables
 ) -> tuple[float, LocalTables]:

@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_answer(tmp_path) -> None:
         options = ("--starts", 3, "--symmetries", 2, "--seed", 5, "--threads", 1, "--json", tmp_path / name)
         assert elgo_command("solve", CVRP, "--policy-only", *options).returncode == 0
         (entry,) = json.loads((tmp_path / name).read_text())
-        del entry["seconds"], entry["history"]
+        del entry["seconds"], entry["load_seconds"], entry["history"]
         entries.append(entry)
     assert entries[0] == entries[1]
 
@@ -242,6 +242,9 @@ def test_json_has_every_field(tmp_path, use_solver) -> None:
         "symmetries": 0,
         "seed": 7,
         "seconds": 0.6,
+        "load_seconds": 0.1,
+        "source": "fallback",
+        "warnings": [],
         "history": [[0.25, tsp["cost"], "fallback"]],
         "interrupted": False,
     }
@@ -350,7 +353,8 @@ def test_ctrl_c_between_two_files(tmp_path, use_solver, monkeypatch) -> None:
 
 def test_an_infeasible_solution_is_reported(use_solver) -> None:
     def forgetful(instance, config, **options) -> Result:
-        return Result(Solution(instance, ((0, 1, 2),)), Timings(0, 0, 0, 0), 0, 1, 1)
+        found = Improvement(0.0, 1.0, "search")
+        return Result(Solution(instance, ((0, 1, 2),)), Timings(0, 0, 0, 0), 0, 1, 1, (found,))
 
     use_solver(forgetful)
     done = run("solve", TSP)

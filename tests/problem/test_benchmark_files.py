@@ -22,7 +22,7 @@ def solve(json_file: Path, *args: object) -> tuple[list[dict[str, Any]], dict[st
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     rows = [line.split() for line in done.stdout.splitlines()]
-    return json.loads(json_file.read_text()), {row[0]: row for row in rows if len(row) == 8}
+    return json.loads(json_file.read_text()), {row[0]: row for row in rows if len(row) == 9}
 
 
 def check(record: dict[str, Any], row: list[str], file: Path) -> None:

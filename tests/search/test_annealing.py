@@ -1,6 +1,7 @@
 """Simulated annealing: deterministic by iterations, punctual by the clock, on one thread and on several."""
 
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from search_samples import prepared, solution
 
 from elgo.problem.instance import Instance, Metric
 from elgo.search.annealing import LARGE, anneal, ignores_start, improve
+from elgo.search.data import prepare
 from elgo.search.giant_tour import NodeArray, count_routes
 
 # --- a fixed number of iterations
@@ -30,6 +32,12 @@ def test_annealing_improves_on_savings() -> None:
     for seed in range(3):
         data, giant_tour = prepared(80, seed)
         assert solution(data, anneal(data, giant_tour, 16_000, 0)).cost < 0.98 * solution(data, giant_tour).cost
+
+
+def test_small_distances_do_not_stop_improvement() -> None:
+    data, giant_tour = prepared(80)
+    small = prepare(replace(data.instance, coords=1e-20 * data.instance.coords, metric=Metric.EXACT))
+    assert solution(small, anneal(small, giant_tour, 16_000, 0)).cost < 0.98 * solution(small, giant_tour).cost
 
 
 def test_annealing_is_the_same_every_time() -> None:

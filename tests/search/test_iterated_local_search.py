@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,16 @@ def test_a_path_keeps_its_nodes_and_ends_and_gains_what_it_says(n: int, metric: 
     assert (found[0], found[-1]) == (path[0], path[-1])
     assert gain >= 0
     assert length(instance, path) - length(instance, found) == pytest.approx(gain, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e8, 1e20])
+def test_the_scale_of_the_distances_does_not_matter(scale: float) -> None:
+    """A gain that is rounding alone would be taken again and again; one that is small but real is taken."""
+    instance = random_instance("tsp", 300, Metric.EXACT)
+    scaled = replace(instance, coords=scale * instance.coords)
+    path = np.arange(300, dtype=np.int32)
+    gains = [search(each, path, 200)[1] / length(each, path) for each in (instance, scaled)]
+    assert gains[1] == pytest.approx(gains[0], abs=0.02)
 
 
 def test_a_part_of_a_tour_stays_among_itself() -> None:

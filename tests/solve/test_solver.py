@@ -16,6 +16,7 @@ from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import embed
 from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
+from elgo.search import data as search_data
 from elgo.search.fallback import fallback_routes, fill_vehicles
 from elgo.search.savings import savings
 from elgo.solve import search as solve_search
@@ -215,16 +216,30 @@ def test_ctrl_c_at_the_warm_start() -> None:
     assert result.solution is start
 
 
-# --- kernels that are not ready
+# --- what is not ready
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_the_fallback_while_the_kernels_are_being_compiled(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_search, "jit_warm_up", lambda problem: time.sleep(5))
+def test_loading_kernels_does_not_count(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve_search, "jit_warm_up", lambda problem: time.sleep(1))
+    result = solve(random_instance(problem, 50), time_limit=0.4)
+    check(result, 0.4)
+    assert result.seconds.load >= 1
+    assert result.source == "search"
+    assert not result.warnings
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_fallback_if_there_is_no_time_for_more(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_data, "prepare", lambda instance: time.sleep(5))
     result = solve(random_instance(problem, 50), time_limit=0.2)
-    check(result, 0.2)
-    assert [found.source for found in result.history] == ["fallback"]
-    assert result.seconds.total >= 0.15
+    assert result.source == "fallback"
+    assert result.warnings == ("the time limit is too short to prepare the search: this is the fallback",)
+
+
+def test_no_time_for_savings() -> None:
+    result = solve(random_instance("cvrp", 1500), time_limit=0.5)
+    assert result.warnings == ("the time limit is too short for savings: the search starts from the fallback",)
 
 
 # --- every kind of instance

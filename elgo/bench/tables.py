@@ -116,7 +116,8 @@ def main_table(config: BenchConfig, records: Sequence[Record], with_published: b
         for group in config.instances:
             cells += [*["-"] * (group in MEAN_COSTS), figures.get(group, "-")]
         cells += [figures.get("all", "-")] * with_total
-        rows.append((f"{name} {PUBLISHED}", *cells, *["-"] * (1 + any_failed)))
+        cells += [figures.get("seconds", "-"), *["-"] * any_failed]
+        rows.append((f"{name} {PUBLISHED}", *cells))
     notes = _notes(config, by_method, bool(literature))
     if costed and len(by_method) > 1:
         notes.append("where there is no best-known cost, pictures show gaps to the best cost of this run")

@@ -47,7 +47,7 @@ def test_from_training_to_the_table(tmp_path: Path) -> None:
 
     made = table()
     assert made.header == ("", "all 49 (published)", "<=200", "all")
-    assert [row[:2] for row in made.rows] == [("ELG (xi = 1, K = 30)", "3.08"), ("xi = 2", "-")]
+    assert [row[:2] for row in made.rows] == [("ELG (xi = 1, K = 30)", "3.08"), ("xi = 2", "3.31")]
     assert "reinforce, 2 steps of 2 instances with N = 8, uniform, seed 0" in made.notes[0]
     assert (tmp_path / "out" / "ablations.md").is_file()
     assert table() == made  # nothing is trained or measured twice

@@ -2,6 +2,7 @@
 
 import small
 
+from elgo.bench.ablations import VARIANTS
 from elgo.bench.published import published
 from elgo.bench.sets import Selection, load_set
 from elgo.bench.tables import Table, instance_table, main_table, reference_gaps, relative_gaps
@@ -23,8 +24,8 @@ def test_the_papers_layout() -> None:
     assert table.header == ("", "<=200", "200-1002", "all", "seconds", "failed")
     assert table.rows[0] == ("elg", "2.00", "10.00", "4.67", "2.00", "0")
     assert table.rows[1] == ("lkh@1", "0.00", "1.00", "0.50", "2.17", "1")
-    assert table.rows[2] == ("POMO (published)", "3.07", "13.35", "7.45", "-", "-")
-    assert ("ELG (published)", "1.12", "5.90", "3.08", "-", "-") in table.rows
+    assert table.rows[2] == ("LKH3 (published)", "0.00", "0.00", "0.00", "24", "-")
+    assert ("ELG (published)", "1.12", "5.90", "3.08", "0.63", "-") in table.rows
     notes = "\n".join(table.notes)
     assert "3 instances, one thread, seed 0; a processor, 2026-01-02" in notes
     assert "lkh@1 took longer than its limit: 2.17 s on average, at most 5.50 s" in notes
@@ -119,6 +120,9 @@ def test_text_markdown_and_html() -> None:
 
 
 def test_published_figures() -> None:
-    assert published("cvrplib-x")["ELG"] == {"<=200": "4.51", "200-1000": "6.46", "all": "6.03"}
+    assert published("cvrplib-x")["ELG"] == {"<=200": "4.51", "200-1000": "6.46", "all": "6.03", "seconds": "1.90"}
+    assert published("ablations")["ablation-k-20"]["TSPLIB"] == "3.22"
+    assert published("synthetic")["ELG*"]["cvrp_rotation_200"] == "2.71"
+    assert set(published("ablations")) == set(VARIANTS)
     assert published("cvrplib-xxl")["ReLD, 100 starts, no symmetries"]["all"] == "~11.0"
     assert published("my folder") == {}

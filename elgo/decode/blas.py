@@ -1,15 +1,11 @@
 """The BLAS that compiled kernels call, and its threads."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Event, Lock, Thread
 
-from llvmlite.binding import get_host_cpu_features
 from threadpoolctl import ThreadpoolController
-
-_OLD_KERNELS = {"Haswell", "Zen"}  # OpenBLAS's names for kernels without AVX-512
 
 
 class _Limit:
@@ -70,24 +66,6 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _controller() -> ThreadpoolController:
-    with _avx512_kernels():
-        import scipy.linalg.cython_blas  # noqa: F401  the BLAS that the kernels call: it must be loaded to be found
+    import scipy.linalg.cython_blas  # noqa: F401  the BLAS that the kernels call: it must be loaded to be found
+
     return ThreadpoolController().select(user_api="blas")
-
-
-@contextmanager
-def _avx512_kernels() -> Iterator[None]:
-    """Let an OpenBLAS that is loaded in the block use AVX-512 where it does not know the CPU, such as Zen 5.
-
-    Numpy's, which is there already, shows whether it does. Products are twice as fast then.
-    """
-    name = "OPENBLAS_CORETYPE"
-    used = {library.get("architecture") for library in ThreadpoolController().info()}
-    unknown = name not in os.environ and get_host_cpu_features().get("avx512dq") and used & _OLD_KERNELS
-    if unknown:
-        os.environ[name] = "SkylakeX"
-    try:
-        yield
-    finally:
-        if unknown:
-            del os.environ[name]

@@ -24,8 +24,6 @@ from elgo.model.checkpoint import Model, Weights
 from elgo.model.config import PolicyConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from elgo.model.ensemble import Policy
     from elgo.model.global_policy import Encoding as TorchEncoding
     from elgo.model.protocols import PolicyLike
@@ -58,7 +56,7 @@ def as_arrays(encoding: TorchEncoding) -> list[Encoding]:
     """Return an encoding in torch as arrays, one for each task."""
     keys, values = (x.transpose(1, 2).flatten(2) for x in (encoding.keys, encoding.values))
 
-    def array(x: Tensor | None, i: int) -> Any:
+    def array(x: Any, i: int) -> Any:
         return None if x is None else x[i].detach().float().contiguous().numpy()
 
     tensors = (encoding.query_last, encoding.query_first, keys, values, encoding.readout, encoding.offset)

@@ -1,7 +1,7 @@
-"""The encoder of the global policy without torch: BLAS for products, one compiled kernel for a layer.
+"""The encoder of the global policy without torch: one compiled kernel for a layer, with BLAS for its linear parts.
 
 The twin of `elgo.model.global_policy`, for tasks without padding; tests compare the two. N nodes, H heads, D width,
-d = D / H.
+d = D / H. Attention goes by tiles of 8 queries: products with a head's 16 features are too narrow for BLAS.
 """
 
 import math
@@ -11,12 +11,12 @@ import numpy as np
 from numba import njit
 
 from elgo.decode.arithmetic import FAST, Floats, Integers, exp32, row_maximum
+from elgo.decode.tiles import LANES, PARTS, add_outer, store_parts, zero_tile
 from elgo.jit.cache import cached_njit
 from elgo.model.checkpoint import Weights
 from elgo.problem.task import Task
 
-SCORES = 2**17  # floats of attention scores that are computed at once: they stay in the second-level cache
-ROWS = 256  # nodes that pass through the feed-forward block at once, for the same reason
+ROWS = 256  # nodes that pass through the feed-forward block at once: what is between its layers stays in the cache
 
 
 class Encoding(NamedTuple):
@@ -101,51 +101,61 @@ def _add_attention(nodes: Floats, weights: LayerWeights, heads: int, stop: Integ
     n, width = nodes.shape
     d = width // heads
     query, keys, values = _split_heads(np.dot(nodes, weights.qkv.T), heads)
-    mixed = np.empty((n, width), np.float32)
-    step = min(n, max(16, SCORES // n))
-    scores, totals, pooled = (
-        np.empty((step, n), np.float32),
-        np.empty(step, np.float32),
-        np.empty((step, d), np.float32),
-    )
+    mixed, padded = np.empty((n, width), np.float32), keys.shape[2]
+    scores, totals = np.empty((PARTS, padded), np.float32), np.empty(PARTS, np.float32)
+    pooled = np.empty((PARTS, LANES), np.float32)
     for h in range(heads):
-        for begin in range(0, n, step):
+        for begin in range(0, n, PARTS):
             if stop[0] != 0:
                 return
-            count = min(step, n - begin)
-            some, means = scores[:count], pooled[:count]
-            np.dot(query[h][begin : begin + count], keys[h].T, some)
-            _exponentials(some, totals)
-            np.dot(some, values[h], means)
-            for r in range(count):
+            for m in range(0, padded, LANES):
+                tile = zero_tile()
                 for j in range(d):
-                    mixed[begin + r, h * d + j] = means[r, j] / totals[r]
+                    tile = add_outer(
+                        tile, query, (h * query.shape[1] + begin) * d + j, d, keys, (h * d + j) * padded + m
+                    )
+                store_parts(tile, scores, m, padded)
+            _exponentials(scores, n, totals)
+            for first in range(0, d, LANES):
+                tile = zero_tile()
+                for m in range(n):
+                    tile = add_outer(tile, scores, m, padded, values, (h * n + m) * values.shape[2] + first)
+                store_parts(tile, pooled, 0, LANES)
+                for r in range(min(PARTS, n - begin)):
+                    for j in range(min(LANES, d - first)):
+                        mixed[begin + r, h * d + first + j] = pooled[r, j] / totals[r]
     _add(nodes, 0, np.dot(mixed, weights.combine.T), weights.combine_bias)
 
 
 @njit(nogil=True)
 def _split_heads(qkv: Floats, heads: int) -> tuple[Floats, Floats, Floats]:
-    """Return queries, divided by sqrt(d), keys and values as (H, N, d) each, from (N, 3 D)."""
+    """Return queries (H, N, d), divided by sqrt(d), keys (H, d, N) and values (H, N, d), from (N, 3 D).
+
+    They are padded to whole tiles: queries to 8 of them, keys to 16, values to a width of 16.
+    """
     n, width = qkv.shape[0], qkv.shape[1] // 3
     d = width // heads
     scale = np.float32(1 / math.sqrt(d))
-    shape = (heads, n, d)
-    query, keys, values = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.float32)
-    for i in range(n):
-        for h in range(heads):
+    query = np.zeros((heads, n + -n % PARTS, d), np.float32)
+    keys = np.zeros((heads, d, n + -n % LANES), np.float32)
+    values = np.zeros((heads, n, d + -d % LANES), np.float32)
+    for h in range(heads):
+        for i in range(n):
             for j in range(d):
                 query[h, i, j] = scale * qkv[i, h * d + j]
-                keys[h, i, j] = qkv[i, width + h * d + j]
                 values[h, i, j] = qkv[i, 2 * width + h * d + j]
+        for j in range(d):
+            for i in range(n):
+                keys[h, j, i] = qkv[i, width + h * d + j]
     return query, keys, values
 
 
 @njit(nogil=True, fastmath=FAST)
-def _exponentials(scores: Floats, totals: Floats) -> None:
-    """Replace each row by exp(row - its maximum), and write its sum."""
+def _exponentials(scores: Floats, count: int, totals: Floats) -> None:
+    """Replace the first `count` scores of each row by exp(score - their maximum), and write their sum."""
     for r in range(scores.shape[0]):
-        top, total = row_maximum(scores, r, 0, scores.shape[1]), np.float32(0.0)
-        for n in range(scores.shape[1]):
+        top, total = row_maximum(scores, r, 0, count), np.float32(0.0)
+        for n in range(count):
             w = exp32(scores[r, n] - top)
             scores[r, n] = w
             total += w

@@ -7,7 +7,6 @@ the task's generator on the host, torch takes its noise from a generator on the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from elgo.decode.types import Actions, Confidence, Request, Rollouts, longest, new_rollouts
 from elgo.model.checkpoint import Model, Weights
 from elgo.model.config import check_at_least, check_choice
+from elgo.problem.cores import available_cores
 from elgo.problem.task import Task
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class DecodeConfig:
 
     @property
     def workers(self) -> int:
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or available_cores()
 
 
 DEFAULT = DecodeConfig()

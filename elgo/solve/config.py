@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elgo.model.device import check_device
 from elgo.problem.augment import SYMMETRIES
+from elgo.problem.cores import available_cores
 from elgo.problem.instance import Instance
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class SolveConfig:
     @property
     def workers(self) -> int:
         """The number of threads: as given, or one per core that this process may use."""
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or available_cores()
 
     def limit(self, instance: Instance) -> float:
         """Return the seconds for this instance: as given, or by its size."""

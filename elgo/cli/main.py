@@ -55,6 +55,10 @@ def _one_line_errors() -> Iterator[None]:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     except ValueError as error:
         message = str(error)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        message = str(error) if "pip install" in str(error) else "this needs torch: pip install 'elgo[train]'"
     print(f"elgo: {message}", file=sys.stderr)
     raise typer.Exit(code)
 

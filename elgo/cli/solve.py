@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +20,7 @@ from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
 if TYPE_CHECKING:
+    from elgo.problem.instance import Instance
     from elgo.solve.batch import BatchItem
 
 # The fields of SolveConfig in its messages, which are options here.
@@ -126,12 +129,18 @@ def solve(
         check_model(config.policy, instances)
     jobs = min(jobs, len(files))
     if jobs > 1 and not policy_only:
-        from elgo.solve.search import load_kernels
-
-        for instance in instances:  # if they must be compiled, then once, and not by every worker
-            load_kernels(instance)
+        _compile_kernels(instances)
     config = share_resources(config, jobs)
     _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
+
+
+def _compile_kernels(instances: Sequence[Instance]) -> None:
+    """Compile what is missing, once and not in every worker; on a thread, so that Ctrl-C is answered at once."""
+    from elgo.solve.deadline import run_with_deadline
+    from elgo.solve.search import load_kernels
+
+    for instance in instances:
+        run_with_deadline(partial(load_kernels, instance), math.inf)
 
 
 def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LEAST_SECONDS, MOST_SECONDS = 5.0, 60.0  # default time limit of the smallest and of the largest instances
 SECONDS_PER_NODE = 0.01  # default time limit in between
 
+MOST_THREADS = 1024
+
 ModelName = str | Path  # of a model in the package, or FILE.safetensors
 
 
@@ -48,6 +50,8 @@ class SolveConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise ValueError(f"threads is {self.threads}, must be at most {MOST_THREADS}")
         if self.symmetries is not None and not 1 <= self.symmetries <= SYMMETRIES:
             raise ValueError(f"symmetries is {self.symmetries}, must be 1..{SYMMETRIES}")
         if self.seed < 0:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
-from elgo.cli.outputs import Outputs, PlotFormat, Solved
-from elgo.problem.solution import format_cost, format_gap
+from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
+from elgo.problem.files import ProblemFile, printable
+from elgo.problem.instance import Instance
+from elgo.problem.itinerary import format_length
+from elgo.problem.solution import format_gap
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
@@ -67,7 +70,34 @@ Threads = Annotated[
 Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory that rollouts may take.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as a JSON list.")]
+Depot = Annotated[
+    str | None,
+    typer.Option(metavar="ID|ROW", help="Depot of a CSV file.", show_default="as a column marks it, or the first row"),
+]
+Matrix = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Road distances or times between the stops of a CSV file, as a CSV file."),
+]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write the results as a JSON list; FILE.jsonl: append lines; -: to stdout."
+    ),
+]
+Routes = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Write tables of stops: a folder, or FILE.csv for one input.")
+]
+GeoJson = Annotated[
+    Path | None,
+    typer.Option("--geojson", metavar="PATH", help="Write GeoJSON (for latitude, longitude), in the same way."),
+]
+Map = Annotated[
+    Path | None, typer.Option("--map", metavar="PATH", help="Write maps as HTML pages: a folder, or FILE.html.")
+]
+Tiles = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Street tiles of maps, loaded by the reader: osm, or a URL.", show_default="none"),
+]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Write pictures: a folder, or FILE.png/.svg for one input.")
@@ -95,17 +125,21 @@ def solve(
     device: DeviceOption = "auto",
     jobs: Jobs = 1,
     capacity: Capacity = None,
+    depot: Depot = None,
+    matrix: Matrix = None,
     json_file: JsonFile = None,
     solutions: Solutions = None,
+    routes: Routes = None,
+    geojson: GeoJson = None,
+    map_file: Map = None,
+    tiles: Tiles = None,
     plot: Plot = None,
     plot_history: PlotHistory = None,
     plot_format: Format = PlotFormat.png,
     quiet: Quiet = False,
 ) -> None:
     """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
-    for option, value in (("--start", start), ("--policy-only", policy_only)):
-        if warm_start and value:
-            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+    _check_one_start(warm_start, start, policy_only)
     try:
         config = SolveConfig(
             time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
@@ -116,25 +150,54 @@ def solve(
     from elgo.solve.batch import BatchItem, share_resources
 
     files = expand_folders(paths)
-    instances = read_all(files, capacity)
+    problems = read_all(files, capacity, depot, matrix)
+    instances = [problem.instance for problem in problems]
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
-    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format)
-    outputs.prepare(files)
+    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
+    inputs = [Path(path) for path in (*files, warm_start, matrix, start, model) if path]
+    outputs.prepare(files, problems, inputs)
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
+    _print_warnings(
+        f"{file}: {text}" for file, problem in zip(files, problems, strict=True) for text in problem.warnings
+    )
     jobs = min(jobs, len(files))
     if jobs > 1 and not policy_only:
-        from elgo.solve.search import load_kernels
-
-        for instance in instances:  # if they must be compiled, then once, and not by every worker
-            load_kernels(instance)
+        _load_kernels(instances)
     config = share_resources(config, jobs)
-    _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
+    items = [BatchItem(instance, config, solution) for instance in instances]
+    _solve_files(files, problems, items, jobs, outputs, quiet)
 
 
-def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:
+def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:
+    for option, value in (("--start", start), ("--policy-only", policy_only)):
+        if warm_start and value:
+            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+
+
+def _load_kernels(instances: Sequence[Instance]) -> None:
+    """Compile the kernels if they must be, once, and not in every worker."""
+    from elgo.solve.search import load_kernels
+
+    for instance in instances:
+        load_kernels(instance)
+
+
+def _print_warnings(texts: Iterable[str]) -> None:
+    for text in texts:
+        print(f"elgo: warning: {printable(text)}", file=sys.stderr)
+
+
+def _solve_files(
+    files: Sequence[Path],
+    problems: Sequence[ProblemFile],
+    items: Sequence[BatchItem],
+    jobs: int,
+    outputs: Outputs,
+    quiet: bool,
+) -> None:
     """Solve the files, write outputs, and print warnings and the table of all that were solved, whatever happens.
 
     Raises KeyboardInterrupt if Ctrl-C has stopped it, and exits with code 1 when a solution breaks a constraint.
@@ -145,17 +208,24 @@ def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, o
     stop, solved, warned = Stop(), list[Solved](), list[str]()
     try:
         with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT):
-            for number, result in solve_batch(items, jobs, stop, progress):
-                solved.append((files[number], result))
-                progress.finished(number, result)
-                warned += [f"{result.instance.name}: {text}" for text in result.warnings]
-                outputs.write(solved)
+            try:
+                for number, result in solve_batch(items, jobs, stop, progress):
+                    config = items[number].config
+                    limit = None if config.policy_only else config.limit(result.instance)
+                    solved.append(Solved(files[number], problems[number].stops, limit, result))
+                    progress.finished(number, result)
+                    warned += [f"{result.instance.name}: {text}" for text in result.warnings]
+                    outputs.write(solved[-1])
+            finally:
+                outputs.finish(solved)
     finally:
-        for text in warned:
-            print(f"elgo: warning: {text}", file=sys.stderr)
+        _print_warnings(warned)
         if solved:
-            print("\n".join(_table([result for _, result in solved])))
-    infeasible = [result for _, result in solved if not result.solution.feasible]
+            table = "\n".join(_table([one.result for one in solved]))
+            print(table, file=sys.stderr if outputs.json_on_stdout else sys.stdout)
+        if outputs.json_on_stdout:
+            print(format_json(solved), end="")
+    infeasible = [one.result for one in solved if not one.result.solution.feasible]
     for result in infeasible:
         print(f"elgo: {result.instance.name}: infeasible: {result.solution.violations[0]}", file=sys.stderr)
     if infeasible:
@@ -169,7 +239,8 @@ def _table(results: Sequence[Result]) -> list[str]:
     rows = [("name", "problem", "nodes", "routes", "cost", "best known", "gap %", "seconds", "from")]
     for result in results:
         it, routes = result.instance, str(len(result.solution.routes))
-        costs = (format_cost(result.cost), format_cost(it.best_known), format_gap(result.gap))
+        cost, best_known = format_length(result.cost, it.metric), format_length(it.best_known, it.metric)
+        costs = (cost, best_known, format_gap(result.gap))
         rows.append((it.name, it.problem, str(it.size), routes, *costs, f"{result.seconds.total:.2f}", result.source))
     gaps = [result.gap for result in results if result.gap is not None]
     if len(gaps) > 1:

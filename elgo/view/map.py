@@ -38,7 +38,7 @@ _NOTES = {
 
 
 def format_map(solution: Solution, stops: Stops, tiles: str | None = None) -> str:
-    """Return the page; `tiles` is the URL of street tiles with {z}, {x} and {y}, "osm", or None for a blank ground.
+    """Return the page; `tiles` is the URL of street tiles with {z}, {x} and {y}, "osm", or None for no background.
 
     Raises ValueError if there are no coordinates, or tiles for coordinates that are not latitude and longitude.
     """

@@ -23,6 +23,7 @@ from elgo.cli.startup import INTERRUPTED, end_loading
 from elgo.cli.streams import flush_streams, prepare_streams
 from elgo.cli.train import train
 from elgo.cli.warm_up import warm_up
+from elgo.problem.files import printable
 
 TERMINATED = 143  # exit code
 
@@ -52,7 +53,7 @@ class _OnStderr(logging.Handler):
         line = record.getMessage()
         if line not in self._said:
             self._said.add(line)
-            print(f"elgo: {line}", file=sys.stderr, flush=True)
+            print(f"elgo: {printable(line)}", file=sys.stderr, flush=True)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -86,7 +87,7 @@ def _one_line_errors() -> Iterator[None]:
         if error.name != "torch":
             raise
         message = str(error) if "pip install" in str(error) else "this needs torch: pip install 'elgo[train]'"
-    print(f"elgo: {message}", file=sys.stderr)
+    print(f"elgo: {printable(message)}", file=sys.stderr)
     raise typer.Exit(code)
 
 
@@ -154,5 +155,5 @@ def _run() -> int:
         print(f"elgo: {error.strerror}", file=sys.stderr)
         return 2
     except usage_error as error:
-        print(f"elgo: {error.format_message()}", file=sys.stderr)
+        print(f"elgo: {printable(error.format_message())}", file=sys.stderr)
         return 2

@@ -6,7 +6,7 @@ import math
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
-from elgo.cli.outputs import Outputs, PlotFormat, Solved
-from elgo.problem.solution import format_cost, format_gap
+from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
+from elgo.problem.files import ProblemFile, printable
+from elgo.problem.instance import Instance
+from elgo.problem.itinerary import format_length
+from elgo.problem.solution import format_gap
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
@@ -70,7 +73,34 @@ Threads = Annotated[
 Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory that rollouts may take.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as a JSON list.")]
+Depot = Annotated[
+    str | None,
+    typer.Option(metavar="ID|ROW", help="Depot of a CSV file.", show_default="as a column marks it, or the first row"),
+]
+Matrix = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Road distances or times between the stops of a CSV file, as a CSV file."),
+]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write the results as a JSON list; FILE.jsonl: append lines; -: to stdout."
+    ),
+]
+Routes = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Write tables of stops: a folder, or FILE.csv for one input.")
+]
+GeoJson = Annotated[
+    Path | None,
+    typer.Option("--geojson", metavar="PATH", help="Write GeoJSON (for latitude, longitude), in the same way."),
+]
+Map = Annotated[
+    Path | None, typer.Option("--map", metavar="PATH", help="Write maps as HTML pages: a folder, or FILE.html.")
+]
+Tiles = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Street tiles of maps, loaded by the reader: osm, or a URL.", show_default="none"),
+]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Write pictures: a folder, or FILE.png/.svg for one input.")
@@ -98,17 +128,21 @@ def solve(
     device: DeviceOption = "auto",
     jobs: Jobs = 1,
     capacity: Capacity = None,
+    depot: Depot = None,
+    matrix: Matrix = None,
     json_file: JsonFile = None,
     solutions: Solutions = None,
+    routes: Routes = None,
+    geojson: GeoJson = None,
+    map_file: Map = None,
+    tiles: Tiles = None,
     plot: Plot = None,
     plot_history: PlotHistory = None,
     plot_format: Format = PlotFormat.png,
     quiet: Quiet = False,
 ) -> None:
     """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
-    for option, value in (("--start", start), ("--policy-only", policy_only)):
-        if warm_start and value:
-            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+    _check_one_start(warm_start, start, policy_only)
     try:
         config = SolveConfig(
             time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
@@ -119,19 +153,31 @@ def solve(
     from elgo.solve.batch import BatchItem, share_resources
 
     files = expand_folders(paths)
-    instances = read_all(files, capacity)
+    problems = read_all(files, capacity, depot, matrix)
+    instances = [problem.instance for problem in problems]
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
-    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format)
-    outputs.prepare(files)
+    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
+    inputs = [Path(path) for path in (*files, warm_start, matrix, start, model) if path]
+    outputs.prepare(files, problems, inputs)
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
+    _print_lines(
+        f"warning: {file}: {text}" for file, problem in zip(files, problems, strict=True) for text in problem.warnings
+    )
     jobs = min(jobs, len(files))
     if jobs > 1 and not policy_only:
         _compile_kernels(instances)
     config = share_resources(config, jobs)
-    _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
+    items = [BatchItem(instance, config, solution) for instance in instances]
+    _solve_files(files, problems, items, jobs, outputs, quiet)
+
+
+def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:
+    for option, value in (("--start", start), ("--policy-only", policy_only)):
+        if warm_start and value:
+            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
 
 
 def _compile_kernels(instances: Sequence[Instance]) -> None:
@@ -143,7 +189,19 @@ def _compile_kernels(instances: Sequence[Instance]) -> None:
         run_with_deadline(partial(load_kernels, instance), math.inf)
 
 
-def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:
+def _print_lines(texts: Iterable[str]) -> None:
+    for text in texts:
+        print(f"elgo: {printable(text)}", file=sys.stderr)
+
+
+def _solve_files(
+    files: Sequence[Path],
+    problems: Sequence[ProblemFile],
+    items: Sequence[BatchItem],
+    jobs: int,
+    outputs: Outputs,
+    quiet: bool,
+) -> None:
     """Solve the files, write outputs, and print warnings and the table of all that were solved, whatever happens.
 
     A file that fails does not stop the others. Exit codes: 130 after Ctrl-C, 143 after SIGTERM, 1 for a solution that
@@ -155,25 +213,32 @@ def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, o
     stop, solved, lines, codes = Stop(), list[Solved](), list[str](), set[int]()
     try:
         with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT, signal.SIGTERM):
-            for number, outcome in solve_batch(items, jobs, stop, progress):
-                if isinstance(outcome, BaseException):
-                    text, code = _failure(items[number].instance.name, outcome)
-                    lines.append(text)
-                    codes.add(code)
-                    progress.failed(number)
-                    continue
-                solved.append((files[number], outcome))
-                progress.finished(number, outcome)
-                lines += [f"warning: {outcome.instance.name}: {text}" for text in outcome.warnings]
-                if not outcome.solution.feasible:
-                    lines.append(f"{outcome.instance.name}: infeasible: {outcome.solution.violations[0]}")
-                    codes.add(1)
-                outputs.write(solved)
+            try:
+                for number, outcome in solve_batch(items, jobs, stop, progress):
+                    if isinstance(outcome, BaseException):
+                        text, code = _failure(items[number].instance.name, outcome)
+                        lines.append(text)
+                        codes.add(code)
+                        progress.failed(number)
+                        continue
+                    config = items[number].config
+                    limit = None if config.policy_only else config.limit(outcome.instance)
+                    solved.append(Solved(files[number], problems[number].stops, limit, outcome))
+                    progress.finished(number, outcome)
+                    lines += [f"warning: {outcome.instance.name}: {text}" for text in outcome.warnings]
+                    if not outcome.solution.feasible:
+                        lines.append(f"{outcome.instance.name}: infeasible: {outcome.solution.violations[0]}")
+                        codes.add(1)
+                    outputs.write(solved[-1])
+            finally:
+                outputs.finish(solved)
     finally:
-        for line in lines:
-            print(f"elgo: {line}", file=sys.stderr)
+        _print_lines(lines)
         if solved:
-            print("\n".join(_table([result for _, result in solved])))
+            table = "\n".join(_table([one.result for one in solved]))
+            print(table, file=sys.stderr if outputs.json_on_stdout else sys.stdout)
+        if outputs.json_on_stdout:
+            print(format_json(solved), end="")
     if stop.requested:
         print("elgo: interrupted", file=sys.stderr)
         raise typer.Exit(128 + stop.signal)
@@ -197,7 +262,8 @@ def _table(results: Sequence[Result]) -> list[str]:
     rows = [("name", "problem", "nodes", "routes", "cost", "best known", "gap %", "seconds", "from")]
     for result in results:
         it, routes = result.instance, str(len(result.solution.routes))
-        costs = (format_cost(result.cost), format_cost(it.best_known), format_gap(result.gap))
+        cost, best_known = format_length(result.cost, it.metric), format_length(it.best_known, it.metric)
+        costs = (cost, best_known, format_gap(result.gap))
         rows.append((it.name, it.problem, str(it.size), routes, *costs, f"{result.seconds.total:.2f}", result.source))
     gaps = [result.gap for result in results if result.gap is not None]
     if len(gaps) > 1:

@@ -158,6 +158,8 @@ def load_policy(
 
 def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
     """Return the content of a weights file; ValueError if it is not one, or one for another problem."""
+    if path.exists() and not path.is_file():  # opening a FIFO may never end
+        raise ValueError(f"{path}: is not a regular file")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

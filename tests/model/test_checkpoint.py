@@ -173,3 +173,5 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         bad = tmp_path / "bad.safetensors"
         bad.write_bytes(content)
         refuses(bad, "not a safetensors file")
+    os.mkfifo(tmp_path / "fifo.safetensors")
+    refuses(tmp_path / "fifo.safetensors", "is not a regular file")

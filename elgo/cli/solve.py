@@ -59,12 +59,17 @@ Starts = Annotated[
     typer.Option(
         min=1,
         help="Nodes at which the model's rollouts start.",
-        show_default="all up to 1,000 nodes, 100 above, or 16 with --start",
+        show_default="all up to 1,000 nodes, then 100; 16 above 10,000 nodes or with --start",
     ),
 ]
 Symmetries = Annotated[
     int | None,
-    typer.Option(min=1, max=8, help="Symmetries under which rollouts are made.", show_default="8, or 1 with --start"),
+    typer.Option(
+        min=1,
+        max=8,
+        help="Symmetries under which rollouts are made.",
+        show_default="8; 1 above 10,000 nodes or with --start",
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
 Threads = Annotated[

@@ -35,8 +35,10 @@ class SolveConfig:
     start: ModelName | Model | None = None  # model to start the search from
     policy_only: bool = False  # no search, and no time limit
     model: ModelName | Model | None = None  # model of policy_only; default: "elg"
-    starts: int | None = None  # nodes that rollouts start at; default: all up to 1,000, 100 above; for `start` 16
-    symmetries: int | None = None  # under which rollouts are made; default: 8; for `start` 1
+    starts: int | None = (
+        None  # nodes that rollouts start at; default: all up to 1,000, then 100; 16 above 10,000, and for `start`
+    )
+    symmetries: int | None = None  # under which rollouts are made; default: 8; above 10,000 nodes, and for `start`, 1
     seed: int = 0  # of all randomness
     threads: int | None = None  # default: all cores that this process may use
     vehicles: int | None = None  # most routes of a CVRP

@@ -4,20 +4,28 @@ __version__ = "0.2.0"
 
 from elgo.decode.rollouts import rollouts
 from elgo.model.checkpoint import load_model
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import read, read_solution, write_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve.config import SolveConfig
 from elgo.solve.plot import plot_history, plot_solution
-from elgo.solve.result import Result
+from elgo.solve.result import CallbackError, Result
 
 # Last: from here on the attribute `elgo.solve` is this function. `from elgo.solve.batch import ...` finds the folder
 # of the same name nevertheless, since it is looked up by its path; `import elgo.solve.batch as ...` does not.
 from elgo.solve.solver import solve, warm_up
+from elgo.solve.stop import MaxIterations, MaxRuntime, NoImprovement, Progress
 from elgo.train.tours import log_prob
 
 __all__ = [
+    "CallbackError",
+    "ElgoError",
     "Instance",
+    "MaxIterations",
+    "MaxRuntime",
+    "NoImprovement",
+    "Progress",
     "Result",
     "Solution",
     "SolveConfig",

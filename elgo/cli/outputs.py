@@ -125,6 +125,7 @@ def _record(file: Path, result: Result) -> dict[str, Any]:
         "file": str(file),
         "problem": instance.problem,
         "nodes": instance.size,
+        "open": instance.open,
         "cost": _number(result.cost),
         "best_known": _number(instance.best_known),
         "gap": result.gap,

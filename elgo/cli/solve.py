@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
+from elgo.cli.inputs import (
+    DeviceOption,
+    check_model,
+    check_vehicles,
+    expand_folders,
+    read_all,
+    read_warm_start,
+    set_ends,
+)
 from elgo.cli.outputs import Outputs, PlotFormat, Solved
 from elgo.problem.solution import format_cost, format_gap
 from elgo.solve.config import SolveConfig
@@ -67,6 +75,13 @@ Threads = Annotated[
 Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory that rollouts may take.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
+Open = Annotated[bool, typer.Option("--open", help="Routes end at their last stop: the way back costs nothing.")]
+First = Annotated[
+    int | None, typer.Option(metavar="NODE", help="Stop at which a tour begins (TSP), by its number in the file.")
+]
+Last = Annotated[
+    int | None, typer.Option(metavar="NODE", help="Stop at which a tour ends (TSP), from where it does not return.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as a JSON list.")]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
@@ -95,6 +110,9 @@ def solve(
     device: DeviceOption = "auto",
     jobs: Jobs = 1,
     capacity: Capacity = None,
+    open_routes: Open = False,
+    first: First = None,
+    last: Last = None,
     json_file: JsonFile = None,
     solutions: Solutions = None,
     plot: Plot = None,
@@ -117,6 +135,8 @@ def solve(
 
     files = expand_folders(paths)
     instances = read_all(files, capacity)
+    if open_routes or first is not None or last is not None:
+        instances = set_ends(instances, files, open_routes, first, last)
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None

@@ -34,7 +34,10 @@ class SearchArrays(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchData:
-    """An instance, and the same as arrays for the kernels."""
+    """An instance, and the same as arrays for the kernels.
+
+    For each free end of an open TSP tour the arrays have one more node, which costs nothing to reach; see `pad_ends`.
+    """
 
     instance: Instance
     arrays: SearchArrays
@@ -42,8 +45,14 @@ class SearchData:
 
 def prepare(instance: Instance) -> SearchData:
     """Return the instance prepared for search."""
+    tsp = instance.problem == "tsp"
+    free_ends = (instance.first is None) + (instance.last is None) if tsp and instance.open else 0
     neighbours, tolerance = nearest_neighbours(instance, NEIGHBOURS), TOLERANCE * _scale(instance)
-    return SearchData(instance, SearchArrays(make_distances(instance), neighbours, *demand_units(instance), tolerance))
+    if free_ends:  # they are the nearest of every node
+        ends = np.tile(np.arange(instance.size, instance.size + free_ends, dtype=np.int32), (instance.size, 1))
+        neighbours = np.pad(np.hstack([ends, neighbours]), ((0, free_ends), (0, 0)))
+    distances = make_distances(instance, free_ends)
+    return SearchData(instance, SearchArrays(distances, neighbours, *demand_units(instance), tolerance))
 
 
 def _scale(instance: Instance) -> float:
@@ -52,6 +61,13 @@ def _scale(instance: Instance) -> float:
         return float(instance.matrix.max())
     nodes = np.arange(instance.size)
     return float(instance.distances(np.zeros_like(nodes), nodes).max())
+
+
+def is_symmetric(instance: Instance) -> bool:
+    """True if all distances are the same in both directions; never for open CVRP routes, which return at no cost."""
+    if instance.open and instance.problem == "cvrp":
+        return False
+    return instance.matrix is None or bool((instance.matrix == instance.matrix.T).all())
 
 
 def demand_units(instance: Instance) -> tuple[IntArray, int]:

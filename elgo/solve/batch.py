@@ -16,7 +16,7 @@ from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve import solver
 from elgo.solve.config import SolveConfig
-from elgo.solve.result import Improvement, Result
+from elgo.solve.result import CallbackError, Improvement, Result
 
 
 class BatchItem(NamedTuple):
@@ -117,6 +117,8 @@ def _solve(
             return solver.solve(
                 instance, config, warm_start=warm_start, on_improvement=lambda it, _: improved(it), on_progress=advanced
             )
+    except CallbackError as error:
+        raise error.__cause__ or error from None
     except KeyboardInterrupt:
         if not stop.requested:
             raise

@@ -32,7 +32,8 @@ def run_with_deadline(work: Callable[[], T], until: float, exit_seconds: float =
     thread = Thread(target=run, daemon=True)
     thread.start()
     try:
-        thread.join(max(0.0, until - time.perf_counter()))
+        left = until - time.perf_counter()
+        thread.join(None if left == float("inf") else max(0.0, left))
     finally:
         if exit_seconds and thread.is_alive():
             atexit.register(thread.join, exit_seconds)

@@ -27,6 +27,7 @@ _TOUR = "#1f6fb2"
 _SOURCES = {  # of solutions
     "warm start": "#8a8f98",
     "fallback": "#b8bec6",
+    "exact": "#7a5cc0",
     "savings": "#e0a030",
     "policy": "#c2403d",
     "search": _TOUR,
@@ -54,21 +55,27 @@ def plot_instance(instance: Instance, ax: Axes) -> None:
 
 
 def plot_solution(solution: Solution, ax: Axes, title: str | None = None) -> None:
-    """Draw the routes on ax: a TSP tour closed, each CVRP route in its own colour with dashed legs to the depot."""
+    """Draw the routes on ax, CVRP routes in colours with dashed legs to the depot, and back unless they are open."""
     from matplotlib.collections import LineCollection
 
     instance = solution.instance
     xy = instance.plane()
     width = 1.9 * _scale(instance)
     if instance.problem == "tsp":
-        tours = [xy[[*route, route[0]]] for route in solution.routes]
+        tours = [xy[[*route, *([] if instance.open else route[:1])]] for route in solution.routes]
         ax.add_collection(LineCollection(tours, colors=_TOUR, linewidths=width, zorder=2))
     else:
         colors = _route_colors(xy, solution.routes)
         paths = [xy[list(route)] for route in solution.routes]
         ax.add_collection(LineCollection(paths, colors=colors, linewidths=width, zorder=2))
-        legs = LineCollection([xy[[0, end]] for route in solution.routes for end in (route[0], route[-1])], alpha=0.5)
-        legs.set(color=np.repeat(colors, 2, axis=0), linewidth=max(0.45 * width, 0.4), linestyle=(0, (4, 3)), zorder=1)
+        ends = [(route[0],) if instance.open else (route[0], route[-1]) for route in solution.routes]
+        legs = LineCollection([xy[[0, end]] for pair in ends for end in pair], alpha=0.5)
+        legs.set(
+            color=np.repeat(colors, [len(pair) for pair in ends], axis=0),
+            linewidth=max(0.45 * width, 0.4),
+            linestyle=(0, (4, 3)),
+            zorder=1,
+        )
         ax.add_collection(legs)
     plot_instance(instance, ax)
     ax.set_title(_title(solution) if title is None else title, color=_INK, fontsize="large")

@@ -70,7 +70,7 @@ def test_a_fault_is_raised_in_its_turn(processes: int) -> None:
     batch = [*items(0.3, 1), too_few_vehicles(), *items(0.3, 4)]
     log = Log()
     found: list[Result] = []
-    with pytest.raises(ValueError, match="full: vehicles is 2, but the demand fills at least 3"):
+    with pytest.raises(ValueError, match="full: vehicles is 2, but at least 3 are needed"):
         found.extend(result for _, result in solve_batch(batch, processes, Stop(), log))
     assert len(log.started_items) <= 3
 

@@ -1,5 +1,6 @@
 """What the file formats share: reading text, lines, numbers, and costs stated in comments."""
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from elgo.problem.distances import FloatArray, IntArray, Metric
+from elgo.problem.errors import ElgoError
 
 PathLike = str | os.PathLike[str]
 
@@ -23,23 +25,26 @@ def suffix_of(path: PathLike) -> str:
 def read_text(path: PathLike, suffixes: Sequence[str]) -> str:
     """Return the text of a file with one of these suffixes.
 
-    Files that are not UTF-8 are decoded as Latin-1: comments of old collections contain umlauts.
+    Files that are not UTF-8 are decoded as Latin-1: comments of old collections contain umlauts. A missing file is a
+    FileNotFoundError, whatever else is wrong with it an ElgoError.
     """
     path = Path(path)
     try:
         if not path.exists():
-            raise ValueError(f"{path}: no such file")
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         if path.is_dir():
-            raise ValueError(f"{path}: is a folder, expected a file")
+            raise ElgoError(f"{path}: is a folder, expected a file")
         if suffix_of(path) not in suffixes:
-            raise ValueError(f"{path}: suffix is {path.suffix!r}, expected {' or '.join(suffixes)}")
+            raise ElgoError(f"{path}: suffix is {path.suffix!r}, expected {' or '.join(suffixes)}")
         data = path.read_bytes()
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+        raise ElgoError(f"{path}: cannot be read ({error.strerror})") from None
     if b"\0" in data:
-        raise ValueError(f"{path}: not a text file (byte {data.index(0)} is zero)")
+        raise ElgoError(f"{path}: not a text file (byte {data.index(0)} is zero)")
     if not data.strip():
-        raise ValueError(f"{path}: the file is empty")
+        raise ElgoError(f"{path}: the file is empty")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -48,11 +53,11 @@ def read_text(path: PathLike, suffixes: Sequence[str]) -> str:
 
 @contextmanager
 def errors_name(source: PathLike) -> Iterator[None]:
-    """Prefix the message of every ValueError raised in the block with the name of the source."""
+    """Raise every ValueError of the block as an ElgoError whose message begins with the name of the source."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{os.fspath(source)}: {error}") from None
+        raise ElgoError(f"{os.fspath(source)}: {error}") from None
 
 
 def split_lines(text: str) -> Iterator[str]:

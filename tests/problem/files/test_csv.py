@@ -74,8 +74,7 @@ BROKEN = [
     ("x,y\n1,2\n3,\n", "column y has '', expected a number"),
     ("x,y\n1,2\n3,four\n", "column y has 'four', expected a number"),
     ("x,y\n1,2\n3,nan\n4,5\n", "COORDS of node 2 are (3, nan), expected finite numbers"),
-    ("x,y\n", "DIMENSION is 0, but a TSP needs at least 3 nodes"),
-    ("x,y\n1,2\n3,4\n", "DIMENSION is 2, but a TSP needs at least 3 nodes"),
+    ("x,y\n", "DIMENSION is 0, expected at least one node"),
     ("lat,lon\n0,0\n95,0\n1,1\n", "LAT of node 2 is 95, outside -90..90"),
     ("id,x,y\n1,0,0\n1,1,0\n2,1,1\n", "node number 1 is used 2 times"),
     (

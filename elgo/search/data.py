@@ -23,6 +23,8 @@ class SearchArrays(NamedTuple):
     demand      (n,) in integer units; zeros for a TSP
     capacity    of a vehicle, in the same units; 0 for a TSP
     tolerance   smaller differences of cost are rounding errors
+    new_routes  whether a route of its own may be cheaper for a customer than a place in a route with room: not where
+                the triangle inequality holds, but where routes are open, or costs differ by direction
     """
 
     distances: Distances
@@ -30,6 +32,7 @@ class SearchArrays(NamedTuple):
     demand: IntArray
     capacity: int
     tolerance: float
+    new_routes: bool
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ def prepare(instance: Instance) -> SearchData:
         ends = np.tile(np.arange(instance.size, instance.size + free_ends, dtype=np.int32), (instance.size, 1))
         neighbours = np.pad(np.hstack([ends, neighbours]), ((0, free_ends), (0, 0)))
     distances = make_distances(instance, free_ends)
-    return SearchData(instance, SearchArrays(distances, neighbours, *demand_units(instance), tolerance))
+    demand, capacity = demand_units(instance)
+    arrays = SearchArrays(distances, neighbours, demand, capacity, tolerance, new_routes=not is_symmetric(instance))
+    return SearchData(instance, arrays)
 
 
 def _scale(instance: Instance) -> float:

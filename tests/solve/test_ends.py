@@ -10,6 +10,7 @@ from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.search.exact import EXACT_NODES, lower_bound
 from elgo.search.savings import savings
+from elgo.solve import solver
 from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 from elgo.solve.stop import MaxIterations
@@ -108,7 +109,7 @@ def test_the_search_finds_the_optimum_of_small_tours(
         instance = Instance.from_matrix(random_matrix(rng, EXACT_NODES, symmetric)).with_ends(**ends)
         best = solve(instance).cost
         with monkeypatch.context() as patch:
-            patch.setattr("elgo.solve.solver.EXACT_NODES", 0)
+            patch.setattr(solver, "EXACT_NODES", 0)
             result = solve(instance, stop=MaxIterations(5000), threads=1)
         assert result.history[0].source == "fallback"
         assert result.solution.feasible
@@ -126,7 +127,7 @@ def test_the_search_finds_the_optimum_of_small_routes(
         instance = Instance.from_matrix(matrix, demand=demand, capacity=7).with_ends(open=open)
         best = solve(instance).cost
         with monkeypatch.context() as patch:
-            patch.setattr("elgo.solve.solver.EXACT_NODES", 0)
+            patch.setattr(solver, "EXACT_NODES", 0)
             result = solve(instance, stop=MaxIterations(20_000), threads=1)
         assert result.cost == pytest.approx(best)
 

@@ -26,6 +26,7 @@ from elgo.solve import search as solve_search
 from elgo.solve.result import Improvement, Result
 from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
+from elgo.solve.stop import MaxIterations
 
 ROOT = Path(__file__).parents[2]
 
@@ -327,7 +328,6 @@ def test_the_smallest_instances() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_nodes_in_the_same_place(problem: str) -> None:
-    """All but one of them: an instance of one place only does not exist."""
     coords = np.zeros((30, 2))
     coords[7] = 3, 4
     extra = {} if problem == "tsp" else {"demand": np.array([0] + [1] * 29), "capacity": 10}
@@ -341,3 +341,22 @@ def test_customers_without_demand_fit_into_one_route() -> None:
     result = solve(replace(instance, demand=np.zeros(30)), time_limit=0.3, vehicles=1)
     check(result, 0.3)
     assert len(result.solution.routes) == 1
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("metric", [Metric.EXACT, Metric.EUC_2D, Metric.EXPLICIT])
+@pytest.mark.parametrize("exponent", [-20, -8, 8, 20])
+def test_every_scale_is_searched_in_time(problem: str, metric: Metric, exponent: int) -> None:
+    """The same instance in other units: as good as in its own, and no endless loop on rounding errors."""
+    if metric is Metric.EUC_2D and exponent < 0:
+        return  # all distances are rounded to 0
+    points = random_instance(problem, 60, Metric.EXACT)
+    scaled = replace(points, coords=10.0**exponent * points.coords, metric=Metric.EXACT)
+    if metric is Metric.EXPLICIT:
+        scaled = replace(scaled, metric=metric, matrix=scaled.distance_matrix())
+    scaled = replace(scaled, metric=metric)
+    result = solve(scaled, stop=MaxIterations(20_000), threads=1)
+    own = solve(points, stop=MaxIterations(20_000), threads=1)
+    assert result.solution.feasible
+    assert Solution(points, result.solution.routes).cost < 1.05 * own.cost
+    check(solve(scaled, time_limit=0.3), 0.3)

@@ -204,7 +204,7 @@ def test_only_the_state_of_the_generator_is_changed() -> None:
 
 
 def test_one_customer() -> None:
-    """No Instance is that small, but a part on a thread may be; with and without others near."""
+    """As a part on a thread may be; with and without others near."""
     instance = random_cvrp(0, 5)
     for node in range(1, 6):
         result = search(prepare(instance), to_giant_tour([[node]]), 50)

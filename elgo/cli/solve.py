@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
+from elgo.cli.inputs import (
+    DeviceOption,
+    check_model,
+    check_vehicles,
+    expand_folders,
+    read_all,
+    read_warm_start,
+    set_ends,
+)
 from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
 from elgo.problem.files import ProblemFile, printable
 from elgo.problem.instance import Instance
@@ -106,6 +114,13 @@ Tiles = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Street tiles of maps, loaded by the reader: osm, or a URL.", show_default="none"),
 ]
+Open = Annotated[bool, typer.Option("--open", help="Routes end at their last stop: the way back costs nothing.")]
+First = Annotated[
+    int | None, typer.Option(metavar="NODE", help="Stop at which a tour begins (TSP), by its number in the file.")
+]
+Last = Annotated[
+    int | None, typer.Option(metavar="NODE", help="Stop at which a tour ends (TSP), from where it does not return.")
+]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Write pictures: a folder, or FILE.png/.svg for one input.")
@@ -135,6 +150,9 @@ def solve(
     capacity: Capacity = None,
     depot: Depot = None,
     matrix: Matrix = None,
+    open_routes: Open = False,
+    first: First = None,
+    last: Last = None,
     json_file: JsonFile = None,
     solutions: Solutions = None,
     routes: Routes = None,
@@ -159,23 +177,20 @@ def solve(
 
     files = expand_folders(paths)
     problems = read_all(files, capacity, depot, matrix)
-    instances = [problem.instance for problem in problems]
+    instances = set_ends([problem.instance for problem in problems], files, open_routes, first, last)
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
     outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
-    inputs = [Path(path) for path in (*files, warm_start, matrix, start, model) if path]
-    outputs.prepare(files, problems, inputs)
+    outputs.prepare(files, problems, [Path(path) for path in (*files, warm_start, matrix, start, model) if path])
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
-    _print_lines(
-        f"warning: {file}: {text}" for file, problem in zip(files, problems, strict=True) for text in problem.warnings
-    )
+    pairs = zip(files, problems, strict=True)
+    _print_lines(f"warning: {file}: {text}" for file, problem in pairs for text in problem.warnings)
     jobs = min(jobs, len(files))
     if jobs > 1 and not policy_only:
         _compile_kernels(instances)
-    config = share_resources(config, jobs)
-    items = [BatchItem(instance, config, solution) for instance in instances]
+    items = [BatchItem(instance, share_resources(config, jobs), solution) for instance in instances]
     _solve_files(files, problems, items, jobs, outputs, quiet)
 
 

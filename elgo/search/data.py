@@ -23,6 +23,8 @@ class SearchArrays(NamedTuple):
     demand      (n,) in integer units; zeros for a TSP
     capacity    of a vehicle, in the same units; 0 for a TSP
     tolerance   smaller differences of cost are rounding errors
+    new_routes  whether a route of its own may be cheaper for a customer than a place in a route with room: not where
+                the triangle inequality holds, but where routes are open, or costs differ by direction
     """
 
     distances: Distances
@@ -30,11 +32,15 @@ class SearchArrays(NamedTuple):
     demand: IntArray
     capacity: int
     tolerance: float
+    new_routes: bool
 
 
 @dataclass(frozen=True)
 class SearchData:
-    """An instance, and the same as arrays for the kernels."""
+    """An instance, and the same as arrays for the kernels.
+
+    For each free end of an open TSP tour the arrays have one more node, which costs nothing to reach; see `pad_ends`.
+    """
 
     instance: Instance
     arrays: SearchArrays
@@ -42,8 +48,16 @@ class SearchData:
 
 def prepare(instance: Instance) -> SearchData:
     """Return the instance prepared for search."""
+    tsp = instance.problem == "tsp"
+    free_ends = (instance.first is None) + (instance.last is None) if tsp and instance.open else 0
     neighbours, tolerance = nearest_neighbours(instance, NEIGHBOURS), TOLERANCE * _scale(instance)
-    return SearchData(instance, SearchArrays(make_distances(instance), neighbours, *demand_units(instance), tolerance))
+    if free_ends:  # they are the nearest of every node
+        ends = np.tile(np.arange(instance.size, instance.size + free_ends, dtype=np.int32), (instance.size, 1))
+        neighbours = np.pad(np.hstack([ends, neighbours]), ((0, free_ends), (0, 0)))
+    distances = make_distances(instance, free_ends)
+    demand, capacity = demand_units(instance)
+    arrays = SearchArrays(distances, neighbours, demand, capacity, tolerance, new_routes=not is_symmetric(instance))
+    return SearchData(instance, arrays)
 
 
 def _scale(instance: Instance) -> float:
@@ -52,6 +66,13 @@ def _scale(instance: Instance) -> float:
         return float(instance.matrix.max())
     nodes = np.arange(instance.size)
     return float(instance.distances(np.zeros_like(nodes), nodes).max())
+
+
+def is_symmetric(instance: Instance) -> bool:
+    """True if all distances are the same in both directions; never for open CVRP routes, which return at no cost."""
+    if instance.open and instance.problem == "cvrp":
+        return False
+    return instance.matrix is None or bool((instance.matrix == instance.matrix.T).all())
 
 
 def demand_units(instance: Instance) -> tuple[IntArray, int]:

@@ -1,7 +1,7 @@
 """Reading and writing files: TSPLIB / CVRPLIB (.tsp .vrp .sol .tour) and CSV.
 
-parse_* take text, format_* return text, read* and write_* open files. Whatever is wrong with a file is reported as a
-ValueError of one line that names the file, the field and the value.
+parse_* take text, format_* return text, read* and write_* open files. A missing file is a FileNotFoundError.
+Whatever is wrong with a file is an ElgoError, a ValueError of one line that names the file, the field and the value.
 """
 
 from elgo.problem.files.atomic import append_line, atomic_file, atomic_write, remove_partial_files

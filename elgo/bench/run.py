@@ -6,7 +6,6 @@ results.csv    the same as a table, by method, in the order of the set; without 
 """
 
 import csv
-import fcntl
 import hashlib
 import importlib.metadata
 import io
@@ -25,7 +24,7 @@ from elgo.bench.baselines import BASELINES
 from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
 from elgo.model.device import find_device
-from elgo.problem.files import atomic_write
+from elgo.problem.files import atomic_write, lock_file
 
 Key = tuple[str, str]  # method, instance
 
@@ -141,11 +140,9 @@ class BenchFolder:
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, json.dumps(asdict(config), indent=2) + "\n")
         self.file = open(path / "results.jsonl", "a")  # noqa: SIM115
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not lock_file(self.file):
             self.file.close()
-            raise ValueError(f"{path}: another process is running this benchmark") from None
+            raise ValueError(f"{path}: another process is running this benchmark")
         self.file.truncate((path / "results.jsonl").read_bytes().rfind(b"\n") + 1)  # a line may have been cut short
         self.records = {record.key: record for record in read_records(path)}
 

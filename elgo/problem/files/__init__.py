@@ -6,6 +6,7 @@ ValueError of one line that names the file, the field and the value.
 
 from elgo.problem.files.atomic import atomic_file, atomic_write, remove_partial_files
 from elgo.problem.files.instances import problem_files, read, write_instance
+from elgo.problem.files.lock import lock_file
 from elgo.problem.files.solutions import COST_TABLES, read_solution, write_solution
 from elgo.problem.files.tsplib import parse_tsplib
 
@@ -13,6 +14,7 @@ __all__ = [
     "COST_TABLES",
     "atomic_file",
     "atomic_write",
+    "lock_file",
     "parse_tsplib",
     "problem_files",
     "read",

@@ -30,44 +30,55 @@ Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
 ]
 TimeLimit = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Time for each file.", show_default="5 to 60, by the size")
+    float | None,
+    typer.Option(metavar="SECONDS", help="Search time for each file.", show_default="5 to 60, by the size"),
 ]
-Vehicles = Annotated[int | None, typer.Option(min=1, help="Maximum number of routes (CVRP).", show_default="any")]
+Vehicles = Annotated[int | None, typer.Option(min=1, help="Most vehicles, that is routes (CVRP).", show_default="any")]
 Start = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="Start the search from the best rollout of a model: a name (see elgo info) or FILE.safetensors.",
-        show_default="savings or local search, no model",
+        help="Start the search from the solution of a neural network: its name (see elgo info) or FILE.safetensors.",
+        show_default="a classical heuristic",
     ),
 ]
 WarmStart = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Start the search from a solution (.sol, .tour) of the input file.")
 ]
 PolicyOnly = Annotated[
-    bool, typer.Option("--policy-only", help="Take the best rollout of a model: no search, no time limit.")
+    bool,
+    typer.Option("--policy-only", help="Take the solution of a neural network as it is: no search, no time limit."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(metavar="MODEL", help="Model of --policy-only: a name or FILE.safetensors.", show_default="elg"),
+    typer.Option(
+        metavar="MODEL",
+        help="Neural network of --policy-only: its name (see elgo info) or FILE.safetensors.",
+        show_default="elg",
+    ),
 ]
 Starts = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Nodes at which the model's rollouts start.",
+        help="Solutions that the network makes, each from another first stop; the best one counts.",
         show_default="all up to 1,000 nodes, 100 above, or 16 with --start",
     ),
 ]
 Symmetries = Annotated[
     int | None,
-    typer.Option(min=1, max=8, help="Symmetries under which rollouts are made.", show_default="8, or 1 with --start"),
+    typer.Option(
+        min=1,
+        max=8,
+        help="Rotations and reflections of the map for which the network solves again.",
+        show_default="8, or 1 with --start",
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="CPU threads for each file.", show_default="all cores, or their share")
 ]
-Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory that rollouts may take.")]
+Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Most memory for the network's solutions.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as a JSON list.")]
@@ -76,9 +87,10 @@ Plot = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Write pictures: a folder, or FILE.png/.svg for one input.")
 ]
 PlotHistory = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="Write pictures of the cost over time, in the same way.")
+    Path | None,
+    typer.Option(metavar="PATH", help="Write pictures of the cost over time: a folder, or one FILE.png/.svg."),
 ]
-Format = Annotated[PlotFormat, typer.Option(help="Format of the pictures in folders.")]
+Format = Annotated[PlotFormat, typer.Option(help="Format of pictures that go into a folder.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the table and errors.")]
 
 
@@ -105,7 +117,11 @@ def solve(
     plot_format: Format = PlotFormat.png,
     quiet: Quiet = False,
 ) -> None:
-    """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
+    """Solve problem files and print a table.
+
+    It shows the cost, how many percent it is above the best known cost (gap), and where the solution comes from. Ctrl-C
+    ends the search and keeps the best solution so far.
+    """
     for option, value in (("--start", start), ("--policy-only", policy_only)):
         if warm_start and value:
             raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")

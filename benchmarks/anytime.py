@@ -50,7 +50,7 @@ XXL = "Leuven1,Leuven2,Antwerp1,Antwerp2"
 def compare(args: argparse.Namespace, name: str, instances: str | None, solvers: str) -> None:
     """Run a benchmark once per solver and seed, each in its own folder, and print mean gaps by size."""
     found = []
-    search = ",".join(f"search@{limit:g}" for limit in args.limits)
+    search = ",".join(f"elgo@{limit:g}" for limit in args.limits)
     bench_set = load_set(name, args.data, Selection(None, instances, None))
     problems = {entry.instance.problem for entry in bench_set.entries}
     for solver, seed in itertools.product((args.solvers or solvers).split(","), range(args.seeds)):

@@ -2,7 +2,7 @@
 
 __version__ = "0.2.0"
 
-import elgo.cli.startup  # noqa: F401 # isort: skip # before anything that takes time to load
+import elgo.startup  # noqa: F401 # isort: skip # before anything that takes time to load
 from elgo.decode.explain import StepScores, explain_step
 from elgo.decode.rollouts import rollouts
 from elgo.model.checkpoint import Weights, load_model, load_weights

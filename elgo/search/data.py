@@ -13,6 +13,10 @@ from elgo.search.giant_tour import NodeArray
 TOLERANCE = 1e-12  # of the largest distance: a sum of a few distances is off by 1e-15 of it
 NEIGHBOURS = 64  # nearest nodes of each node that a search may consider
 
+TREE_LIMIT = 2000  # points; up to here all distances take less time than loading scipy's tree
+BLOCK = 2**20  # distances at a time
+
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
@@ -90,12 +94,28 @@ def nearest_neighbours(instance: Instance, most: int) -> NodeArray:
         both = (instance.matrix + instance.matrix.T)[:, first:]
         order = np.argsort(both, axis=1, kind="stable")[:, : count + 1]
     else:
-        from scipy.spatial import KDTree
-
         plane = instance.plane()
-        _, order = KDTree(plane[first:]).query(plane, k=count + 1)
+        order = nearest_points(plane, plane[first:], count + 1)
     nodes = order.reshape(instance.size, -1) + first
     itself = nodes == np.arange(instance.size)[:, None]
     # A node is its own nearest, but among nodes at the same point not always the first, nor always listed.
     itself[~itself.any(axis=1), -1] = True
     return np.ascontiguousarray(nodes[~itself].reshape(instance.size, count), dtype=np.int32)
+
+
+def nearest_points(queries: FloatArray, points: FloatArray, count: int) -> IntArray:
+    """Return the (n, count) nearest of the points (m, 2) to each of the queries (n, 2), nearest first."""
+    if len(points) > TREE_LIMIT:
+        from scipy.spatial import KDTree
+
+        order: IntArray = KDTree(points).query(queries, k=count)[1].reshape(len(queries), count)
+        return order
+    rows = max(1, BLOCK // len(points))
+    return np.concatenate([_nearest(queries[k : k + rows], points, count) for k in range(0, len(queries), rows)])
+
+
+def _nearest(queries: FloatArray, points: FloatArray, count: int) -> IntArray:
+    squares = (queries[:, :1] - points[:, 0]) ** 2 + (queries[:, 1:] - points[:, 1]) ** 2
+    nearest = np.argpartition(squares, count - 1, axis=1)[:, :count]
+    order = np.argsort(np.take_along_axis(squares, nearest, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(nearest, order, axis=1)

@@ -1,0 +1,158 @@
+"""The service in a process of its own, and Chromium to look at its page."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.error import URLError
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webelement import WebElement
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PATIENCE = 60.0  # seconds to wait for anything
+
+T = TypeVar("T")
+
+
+@contextmanager
+def running_service(folder: Path, *options: str) -> Iterator[str]:
+    """Run `elgo serve` with its store in a folder; give its address once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "elgo", "serve", "--port", str(port), "--store", str(folder / "jobs.sqlite"), *options]
+    with (folder / "service.log").open("w") as log:
+        service = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=log, stderr=log)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: _answers(service, address), "the service answers")
+        yield address
+    finally:
+        service.terminate()
+        service.wait(timeout=30)
+
+
+def _answers(service: subprocess.Popen[bytes], address: str) -> bool:
+    assert service.poll() is None, "the service ended"
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def wait_until(ready: Callable[[], T], what: str) -> T:
+    """Return what `ready` returns as soon as that is true."""
+    end = time.monotonic() + PATIENCE
+    while not (found := ready()):
+        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+class Page:
+    """A page in Chromium, by CSS selectors."""
+
+    def __init__(self, folder: Path) -> None:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM or ""
+        for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        self.downloads = folder / "downloads"
+        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
+        self.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+
+    def call(self, command: str, **arguments: object) -> Any:
+        """Send a command of the Chrome DevTools Protocol."""
+        return self.driver.execute_cdp_cmd(command, arguments)
+
+    def look(self, width: int = 1400, height: int = 900, scheme: str = "light") -> None:
+        """Set the size of the window, and light or dark."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def open(self, address: str) -> None:
+        """Load a page anew, even if only the part after # differs, and forget what was logged."""
+        self.driver.get("about:blank")
+        self.log_entries("browser")
+        self.log_entries("performance")
+        self.driver.get(address)
+
+    def find(self, selector: str) -> WebElement:
+        """Return the first element."""
+        return self.driver.find_element("css selector", selector)
+
+    def find_all(self, selector: str) -> list[WebElement]:
+        """Return all elements."""
+        return self.driver.find_elements("css selector", selector)
+
+    def text(self, selector: str) -> str:
+        """Return the text of the first element as it is shown."""
+        return self.find(selector).text
+
+    def click(self, selector: str) -> None:
+        """Click the first element."""
+        self.find(selector).click()
+
+    def choose(self, value: str) -> None:
+        """Choose a radio button, by the label around it."""
+        self.driver.execute_script("arguments[0].closest('label').click()", self.find(f"input[type=radio][value={value}]"))
+
+    def fill(self, selector: str, text: str) -> None:
+        """Replace the text of a field."""
+        field = self.find(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """Return the value of a script."""
+        return self.driver.execute_script(script, *arguments)
+
+    def wait(self, selector: str, text: str = "") -> None:
+        """Wait for an element that is shown and contains the text."""
+        wait_until(lambda: any(text in e.text for e in self.find_all(selector) if e.is_displayed()), f"{selector} {text}")
+
+    def log_entries(self, kind: str) -> list[dict[str, Any]]:
+        """Return what was logged since the last call: browser or performance."""
+        return list(self.driver.get_log(kind))
+
+    def requested_hosts(self) -> set[str]:
+        """Return the hosts of all requests since the page was opened."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.log_entries("performance")]
+        urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return {urlsplit(url).netloc for url in urls if url.startswith(("http", "ws"))}
+
+    def errors(self) -> list[str]:
+        """Return warnings and errors of the console since the page was opened."""
+        return [entry["message"] for entry in self.log_entries("browser") if entry["level"] in ("WARNING", "SEVERE")]
+
+    def downloaded(self) -> Path:
+        """Return the file that is downloaded next."""
+        return wait_until(lambda: next(self.downloads.glob("*[!.crdownload]"), None), "a download")
+
+    def close(self) -> None:
+        """End Chromium."""
+        self.driver.quit()

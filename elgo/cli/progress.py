@@ -161,6 +161,14 @@ class BatchProgress:
         if len(self.items) > 1 or not self.on_terminal:
             self._print(f"{running.title}: {', '.join(facts)}")
 
+    def failed(self, number: int) -> None:
+        """Remove the bar of an instance that was not solved."""
+        with self.lock:
+            running = self.running.pop(number, None)
+        if running is not None:
+            self.bars.remove_task(running.bar)
+            self._print(f"{running.title}: failed")
+
     def _refresh(self) -> None:
         while not self.over.wait(REFRESH_SECONDS):
             with self.lock:

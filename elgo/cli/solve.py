@@ -137,31 +137,50 @@ def solve(
 def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:
     """Solve the files, write outputs, and print warnings and the table of all that were solved, whatever happens.
 
-    Raises KeyboardInterrupt if Ctrl-C has stopped it, and exits with code 1 when a solution breaks a constraint.
+    A file that fails does not stop the others. Exit codes: 130 after Ctrl-C, 143 after SIGTERM, 1 for a solution that
+    breaks a constraint and for files that failed by no fault of their own, 2 for other files that failed.
     """
     from elgo.cli.progress import BatchProgress
     from elgo.solve.batch import Stop, solve_batch
 
-    stop, solved, warned = Stop(), list[Solved](), list[str]()
+    stop, solved, lines, codes = Stop(), list[Solved](), list[str](), set[int]()
     try:
-        with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT):
-            for number, result in solve_batch(items, jobs, stop, progress):
-                solved.append((files[number], result))
-                progress.finished(number, result)
-                warned += [f"{result.instance.name}: {text}" for text in result.warnings]
+        with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT, signal.SIGTERM):
+            for number, outcome in solve_batch(items, jobs, stop, progress):
+                if isinstance(outcome, BaseException):
+                    text, code = _failure(items[number].instance.name, outcome)
+                    lines.append(text)
+                    codes.add(code)
+                    progress.failed(number)
+                    continue
+                solved.append((files[number], outcome))
+                progress.finished(number, outcome)
+                lines += [f"warning: {outcome.instance.name}: {text}" for text in outcome.warnings]
+                if not outcome.solution.feasible:
+                    lines.append(f"{outcome.instance.name}: infeasible: {outcome.solution.violations[0]}")
+                    codes.add(1)
                 outputs.write(solved)
     finally:
-        for text in warned:
-            print(f"elgo: warning: {text}", file=sys.stderr)
+        for line in lines:
+            print(f"elgo: {line}", file=sys.stderr)
         if solved:
             print("\n".join(_table([result for _, result in solved])))
-    infeasible = [result for _, result in solved if not result.solution.feasible]
-    for result in infeasible:
-        print(f"elgo: {result.instance.name}: infeasible: {result.solution.violations[0]}", file=sys.stderr)
-    if infeasible:
-        raise typer.Exit(1)
     if stop.requested:
-        raise KeyboardInterrupt
+        print("elgo: interrupted", file=sys.stderr)
+        raise typer.Exit(128 + stop.signal)
+    if codes:
+        raise typer.Exit(min(codes))
+
+
+def _failure(name: str, error: BaseException) -> tuple[str, int]:
+    """Return a line for a file that was not solved, and the exit code: 2 for wrong input, 1 for anything else."""
+    from elgo.solve.worker import WorkerError, describe_bug
+
+    if isinstance(error, ValueError | OSError):
+        text, code = str(error), 2
+    else:
+        text, code = str(error) if isinstance(error, WorkerError) else describe_bug(error), 1
+    return text if text.startswith(f"{name}: ") else f"{name}: {text}", code
 
 
 def _table(results: Sequence[Result]) -> list[str]:

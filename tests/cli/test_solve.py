@@ -20,6 +20,7 @@ from elgo.cli import outputs
 from elgo.problem.solution import Solution
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Improvement, Result, Timings
+from elgo.solve.worker import WorkerError
 
 Solver = Callable[..., Result]
 
@@ -305,6 +306,28 @@ def test_options_reach_the_solver(use_solver) -> None:
     assert solution.cost == 15581
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ValueError("field is 3"), 2, "elgo: mixed-n116-k13: field is 3"),
+        (OSError("no room"), 2, "elgo: mixed-n116-k13: no room"),
+        (WorkerError("mixed-n116-k13: killed"), 1, "elgo: mixed-n116-k13: killed"),
+        (KeyError("x"), 1, "elgo: mixed-n116-k13: KeyError at test_solve.py:"),
+    ],
+)
+def test_a_file_that_fails_does_not_stop_the_others(
+    tmp_path, use_solver, error: Exception, code: int, line: str
+) -> None:
+    use_solver(failing_at(2, error))
+    (tmp_path / "third.tsp").write_text(TSP.read_text())
+    done = run("solve", TSP, CVRP, tmp_path / "third.tsp", "--json", tmp_path / "out.json")
+    assert done.exit_code == code
+    names = [Path(entry["file"]).stem for entry in json.loads((tmp_path / "out.json").read_text())]
+    assert names == ["clusters-n120", "third"]
+    assert done.stderr.splitlines()[-1].startswith(line)
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("boom: field is 3"), 2)])
 def test_what_is_finished_is_kept(tmp_path, use_solver, error: BaseException, code: int) -> None:
     use_solver(failing_at(2, error))
@@ -376,7 +399,7 @@ def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path:
     words = ["solve", "examples", "--time-limit", "60", "--jobs", str(jobs)]
     words += ["--solutions", str(tmp_path), "--json", str(tmp_path / "out.json")]
     command = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while loaded(command.pid, "llvmlite") < jobs:
+    while loaded(command.pid, "llvmlite") < jobs + (jobs > 1):  # the parent looks whether something must be compiled
         assert command.poll() is None
         time.sleep(0.1)
     command.send_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -37,9 +38,10 @@ class Itinerary:
         """Number of nodes to visit on the way."""
         return len(self.nodes) - 2
 
-    def distances(self) -> list[float]:
-        """Return the cost from the start to each node."""
-        return list(accumulate(self.legs))
+    @cached_property
+    def distances(self) -> tuple[float, ...]:
+        """Cost from the start to each node."""
+        return tuple(accumulate(self.legs))
 
 
 def itineraries(solution: Solution) -> list[Itinerary]:
@@ -78,3 +80,10 @@ def format_length(cost: float | None, metric: Metric, comma: str = "") -> str:
     if metric is Metric.GEO:
         return f"{format_cost(cost, comma)} km"
     return f"{cost / _METRES_PER_KM:{comma}.1f} km" if cost >= _METRES_PER_KM else f"{cost:.0f} m"
+
+
+def short_length(cost: float, metric: Metric) -> str:
+    """Return a cost as text for legends: as format_length does, but with at most one decimal from 100 on."""
+    if metric in (Metric.HAVERSINE, Metric.GEO) or float(cost).is_integer():
+        return format_length(cost, metric, ",")
+    return f"{cost:,.1f}" if cost >= 100 else f"{cost:.3g}"

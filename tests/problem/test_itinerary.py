@@ -14,7 +14,7 @@ def test_routes_of_a_cvrp() -> None:
     instance = Instance("a", COORDS, Metric.EXACT, np.array([0, 0.1, 0.2, 5]), 6.0)
     first, second = itineraries(Solution(instance, ((1, 2), (3,))))
     assert (first.nodes, first.legs, first.loads) == ((0, 1, 2, 0), (0, 3, 4, 5), (0, 0.1, 0.3, 0.3))
-    assert (first.distances(), first.cost, first.load, first.stops) == ([0, 3, 7, 12], 12, 0.3, 2)
+    assert (first.distances, first.cost, first.load, first.stops) == ((0, 3, 7, 12), 12, 0.3, 2)
     assert (second.nodes, second.cost, second.load) == ((0, 3, 0), 8, 5)
 
 

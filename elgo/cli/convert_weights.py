@@ -68,6 +68,4 @@ def export_weights(
 
 
 def _check_target(source: Path, target: Path) -> None:
-    if target == source:
-        raise ValueError(f"{source}: the output would replace its own input")
-    check_file("OUT", target)
+    check_file("OUT", target, {source.resolve()})

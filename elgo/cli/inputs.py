@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from elgo.model.device import check_device, find_device
-from elgo.problem.files import problem_files, read, read_solution
+from elgo.problem.files import ProblemFile, problem_files, read_problem, read_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.search.fallback import fallback_routes
@@ -40,12 +40,21 @@ def expand_folders(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(file for path in paths for file in (problem_files(path) if path.is_dir() else [path])))
 
 
-def read_all(files: Sequence[Path], capacity: float | None) -> list[Instance]:
-    """Return the instances in the files; `capacity` is that of the CSV files."""
+def read_all(
+    files: Sequence[Path], capacity: float | None, depot: str | None = None, matrix: Path | None = None
+) -> list[ProblemFile]:
+    """Return what is in the files; capacity, depot and matrix are those of the CSV files."""
     is_csv = [file.suffix.lower() == ".csv" for file in files]
-    if capacity is not None and not any(is_csv):
-        raise ValueError(f"{files[0]}: --capacity is {capacity:g}, but only CSV files take it")
-    return [read(file, capacity if csv else None) for file, csv in zip(files, is_csv, strict=True)]
+    given = {"--capacity": None if capacity is None else f"{capacity:g}", "--depot": depot, "--matrix": matrix}
+    for option, value in given.items():
+        if value is not None and not any(is_csv):
+            raise ValueError(f"{files[0]}: {option} is {value}, but only CSV files take it")
+    if matrix is not None and len(files) > 1:
+        raise ValueError(f"{matrix}: --matrix belongs to one file of stops, but there are {len(files)}")
+    return [
+        read_problem(file, capacity, depot, matrix) if csv else read_problem(file)
+        for file, csv in zip(files, is_csv, strict=True)
+    ]
 
 
 def check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], must_fit: bool) -> None:

@@ -19,6 +19,7 @@ from elgo.cli.plot_training import plot_training
 from elgo.cli.solve import solve
 from elgo.cli.train import train
 from elgo.cli.warm_up import warm_up
+from elgo.problem.files import printable
 
 app = typer.Typer(
     help="Solve TSP and CVRP by a learned policy and by classical search.",
@@ -39,7 +40,7 @@ class _OnStderr(logging.Handler):
     """Prints what the package logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"elgo: {record.getMessage()}", file=sys.stderr, flush=True)
+        print(f"elgo: {printable(record.getMessage())}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def _one_line_errors() -> Iterator[None]:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     except ValueError as error:
         message = str(error)
-    print(f"elgo: {message}", file=sys.stderr)
+    print(f"elgo: {printable(message)}", file=sys.stderr)
     raise typer.Exit(code)
 
 
@@ -97,7 +98,7 @@ def main() -> None:
     except typer.Abort:
         code = 130
     except usage_error as error:
-        print(f"elgo: {error.format_message()}", file=sys.stderr)
+        print(f"elgo: {printable(error.format_message())}", file=sys.stderr)
         code = 2
     # Threads still at work would abort the process while Python shuts down: those of work that was not ready in
     # time, and gloo's under torchrun (https://github.com/pytorch/pytorch/pull/179291). And Python itself turns 130

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from elgo.problem.solution import format_cost, format_gap, gap
+from elgo.problem.instance import Instance, Metric
+from elgo.problem.itinerary import format_length
+from elgo.problem.solution import format_gap, gap
 from elgo.solve.batch import BatchItem
 from elgo.solve.result import Improvement, Result, format_seconds
 
@@ -23,10 +25,10 @@ LINE_SECONDS = 5.0  # between plain lines
 ESTIMATE_SECONDS = 1.0  # of rollouts before the time that they will take is estimated
 
 
-def cost_facts(cost: float, best_known: float | None, comma: str = "") -> list[str]:
-    """Return a cost, and its gap if there is one, as words for a line."""
+def cost_facts(cost: float, best_known: float | None, comma: str = "", metric: Metric = Metric.EXPLICIT) -> list[str]:
+    """Return a cost, and its gap if there is one, as words for a line; the metric tells the unit."""
     percent = gap(cost, best_known)
-    found = [f"cost {format_cost(cost, comma)}"]
+    found = [f"cost {format_length(cost, metric, comma)}"]
     return found if percent is None else [*found, f"gap {format_gap(percent)} %"]
 
 
@@ -40,7 +42,7 @@ def progress_bar(quiet: bool, keep: bool = False) -> Iterator[Callable[[float, s
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     on_terminal = sys.stderr.isatty() and not quiet
-    columns = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()]
     columns += [TimeRemainingColumn()] * keep
     with Progress(*columns, console=Console(stderr=True), disable=not on_terminal, transient=not keep) as bars:
         bar = bars.add_task("preparing", total=1.0)
@@ -58,7 +60,7 @@ class _Running:
     """An instance that is being solved."""
 
     title: str
-    best_known: float | None
+    instance: Instance
     limit: float | None  # seconds; None for the policy alone, which reports the fraction that is done
     bar: TaskID
     begin: float = math.inf  # of the time limit: not before the kernels are loaded
@@ -83,7 +85,9 @@ class _Running:
 
     def facts(self, comma: str = "") -> list[str]:
         """Return what is known so far, as words for a line."""
-        found = [] if self.cost is None else cost_facts(self.cost, self.best_known, comma)
+        found = (
+            [] if self.cost is None else cost_facts(self.cost, self.instance.best_known, comma, self.instance.metric)
+        )
         left = self.left()
         if self.limit is None:
             found.append(f"{100 * self.fraction:.0f} %")
@@ -128,7 +132,7 @@ class BatchProgress:
         limit = None if config.policy_only else config.limit(instance)
         bar = self.bars.add_task(title, total=1.0, facts="")
         with self.lock:
-            self.running[number] = _Running(title, instance.best_known, limit, bar)
+            self.running[number] = _Running(title, instance, limit, bar)
         if config.policy_only:
             from elgo.solve.policy import rollout_counts
 
@@ -155,11 +159,20 @@ class BatchProgress:
         self.bars.remove_task(running.bar)
         self.bars.refresh()
         seconds = f"{result.seconds.total:.2f} s and {result.seconds.load:.2f} s for loading"
-        facts = [*cost_facts(result.cost, running.best_known), seconds]
+        it = running.instance
+        facts = [*cost_facts(result.cost, it.best_known, metric=it.metric), seconds]
         if result.interrupted:
             facts.append("interrupted")
         if len(self.items) > 1 or not self.on_terminal:
             self._print(f"{running.title}: {', '.join(facts)}")
+
+    def failed(self, number: int) -> None:
+        """Remove the bar of an instance that was not solved."""
+        with self.lock:
+            running = self.running.pop(number, None)
+        if running is not None:
+            self.bars.remove_task(running.bar)
+            self._print(f"{running.title}: failed")
 
     def _refresh(self) -> None:
         while not self.over.wait(REFRESH_SECONDS):
@@ -180,6 +193,6 @@ class BatchProgress:
 
     def _print(self, line: str) -> None:
         if self.on_terminal:
-            self.bars.console.print(line, markup=False)
+            self.bars.console.print(line, markup=False, emoji=False)
         elif not self.quiet:
             print(line, file=sys.stderr, flush=True)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
-from elgo.cli.outputs import Outputs, PlotFormat, Solved
-from elgo.problem.solution import format_cost, format_gap
+from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
+from elgo.problem.files import ProblemFile, printable
+from elgo.problem.itinerary import format_length
+from elgo.problem.solution import format_gap
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
@@ -67,7 +69,34 @@ Threads = Annotated[
 Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory that rollouts may take.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the results as a JSON list.")]
+Depot = Annotated[
+    str | None,
+    typer.Option(metavar="ID|ROW", help="Depot of a CSV file.", show_default="as a column marks it, or the first row"),
+]
+Matrix = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Road distances or times between the stops of a CSV file, as a CSV file."),
+]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write the results as a JSON list; FILE.jsonl: append lines; -: to stdout."
+    ),
+]
+Routes = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Write tables of stops: a folder, or FILE.csv for one input.")
+]
+GeoJson = Annotated[
+    Path | None,
+    typer.Option("--geojson", metavar="PATH", help="Write GeoJSON (for latitude, longitude), in the same way."),
+]
+Map = Annotated[
+    Path | None, typer.Option("--map", metavar="PATH", help="Write maps as HTML pages: a folder, or FILE.html.")
+]
+Tiles = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Street tiles of maps, loaded by the reader: osm, or a URL.", show_default="none"),
+]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Write pictures: a folder, or FILE.png/.svg for one input.")
@@ -95,8 +124,14 @@ def solve(
     device: DeviceOption = "auto",
     jobs: Jobs = 1,
     capacity: Capacity = None,
+    depot: Depot = None,
+    matrix: Matrix = None,
     json_file: JsonFile = None,
     solutions: Solutions = None,
+    routes: Routes = None,
+    geojson: GeoJson = None,
+    map_file: Map = None,
+    tiles: Tiles = None,
     plot: Plot = None,
     plot_history: PlotHistory = None,
     plot_format: Format = PlotFormat.png,
@@ -116,14 +151,20 @@ def solve(
     from elgo.solve.batch import BatchItem, share_resources
 
     files = expand_folders(paths)
-    instances = read_all(files, capacity)
+    problems = read_all(files, capacity, depot, matrix)
+    instances = [problem.instance for problem in problems]
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
-    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format)
-    outputs.prepare(files)
+    outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
+    inputs = [path for path in (*files, warm_start, matrix) if path]
+    inputs += [Path(name) for name in (start, model) if name]
+    outputs.prepare(files, problems, inputs)
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
+    for file, problem in zip(files, problems, strict=True):
+        for text in problem.warnings:
+            print(f"elgo: warning: {printable(f'{file}: {text}')}", file=sys.stderr)
     jobs = min(jobs, len(files))
     if jobs > 1 and not policy_only:
         from elgo.solve.search import load_kernels
@@ -131,37 +172,72 @@ def solve(
         for instance in instances:  # if they must be compiled, then once, and not by every worker
             load_kernels(instance)
     config = share_resources(config, jobs)
-    _solve_files(files, [BatchItem(instance, config, solution) for instance in instances], jobs, outputs, quiet)
+    items = [BatchItem(instance, config, solution) for instance in instances]
+    _solve_files(files, problems, items, jobs, outputs, quiet)
 
 
-def _solve_files(files: Sequence[Path], items: Sequence[BatchItem], jobs: int, outputs: Outputs, quiet: bool) -> None:
+def _solve_files(
+    files: Sequence[Path],
+    problems: Sequence[ProblemFile],
+    items: Sequence[BatchItem],
+    jobs: int,
+    outputs: Outputs,
+    quiet: bool,
+) -> None:
     """Solve the files, write outputs, and print warnings and the table of all that were solved, whatever happens.
 
-    Raises KeyboardInterrupt if Ctrl-C has stopped it, and exits with code 1 when a solution breaks a constraint.
+    A file that fails does not stop the others. Exit codes: 130 after Ctrl-C, 143 after SIGTERM, 1 for a solution that
+    breaks a constraint and for files that failed by no fault of their own, 2 for other files that failed.
     """
     from elgo.cli.progress import BatchProgress
     from elgo.solve.batch import Stop, solve_batch
 
-    stop, solved, warned = Stop(), list[Solved](), list[str]()
+    stop, solved, lines, codes = Stop(), list[Solved](), list[str](), set[int]()
     try:
-        with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT):
-            for number, result in solve_batch(items, jobs, stop, progress):
-                solved.append((files[number], result))
-                progress.finished(number, result)
-                warned += [f"{result.instance.name}: {text}" for text in result.warnings]
-                outputs.write(solved)
+        with BatchProgress(items, quiet) as progress, stop.listen(signal.SIGINT, signal.SIGTERM):
+            try:
+                for number, outcome in solve_batch(items, jobs, stop, progress):
+                    if isinstance(outcome, BaseException):
+                        text, code = _failure(items[number].instance.name, outcome)
+                        lines.append(text)
+                        codes.add(code)
+                        progress.failed(number)
+                        continue
+                    config = items[number].config
+                    limit = None if config.policy_only else config.limit(outcome.instance)
+                    solved.append(Solved(files[number], problems[number].stops, limit, outcome))
+                    progress.finished(number, outcome)
+                    lines += [f"warning: {outcome.instance.name}: {text}" for text in outcome.warnings]
+                    if not outcome.solution.feasible:
+                        lines.append(f"{outcome.instance.name}: infeasible: {outcome.solution.violations[0]}")
+                        codes.add(1)
+                    outputs.write(solved[-1])
+            finally:
+                outputs.finish(solved)
     finally:
-        for text in warned:
-            print(f"elgo: warning: {text}", file=sys.stderr)
+        for line in lines:
+            print(f"elgo: {printable(line)}", file=sys.stderr)
         if solved:
-            print("\n".join(_table([result for _, result in solved])))
-    infeasible = [result for _, result in solved if not result.solution.feasible]
-    for result in infeasible:
-        print(f"elgo: {result.instance.name}: infeasible: {result.solution.violations[0]}", file=sys.stderr)
-    if infeasible:
-        raise typer.Exit(1)
+            table = "\n".join(_table([one.result for one in solved]))
+            print(table, file=sys.stderr if outputs.json_on_stdout else sys.stdout)
+        if outputs.json_on_stdout:
+            print(format_json(solved), end="")
     if stop.requested:
-        raise KeyboardInterrupt
+        print("elgo: interrupted", file=sys.stderr)
+        raise typer.Exit(128 + stop.signal)
+    if codes:
+        raise typer.Exit(min(codes))
+
+
+def _failure(name: str, error: BaseException) -> tuple[str, int]:
+    """Return a line for a file that was not solved, and the exit code: 2 for wrong input, 1 for anything else."""
+    from elgo.solve.worker import WorkerError, describe_bug
+
+    if isinstance(error, ValueError | OSError):
+        text, code = str(error), 2
+    else:
+        text, code = str(error) if isinstance(error, WorkerError) else describe_bug(error), 1
+    return text if text.startswith(f"{name}: ") else f"{name}: {text}", code
 
 
 def _table(results: Sequence[Result]) -> list[str]:
@@ -169,7 +245,8 @@ def _table(results: Sequence[Result]) -> list[str]:
     rows = [("name", "problem", "nodes", "routes", "cost", "best known", "gap %", "seconds", "from")]
     for result in results:
         it, routes = result.instance, str(len(result.solution.routes))
-        costs = (format_cost(result.cost), format_cost(it.best_known), format_gap(result.gap))
+        cost, best_known = format_length(result.cost, it.metric), format_length(it.best_known, it.metric)
+        costs = (cost, best_known, format_gap(result.gap))
         rows.append((it.name, it.problem, str(it.size), routes, *costs, f"{result.seconds.total:.2f}", result.source))
     gaps = [result.gap for result in results if result.gap is not None]
     if len(gaps) > 1:

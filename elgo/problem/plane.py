@@ -12,12 +12,15 @@ def project(degrees: FloatArray) -> FloatArray:
 
     Longitudes are multiplied by the cosine of the mean latitude.
     """
-    latitude, longitude = degrees[:, 0], degrees[:, 1]
-    # Nodes on both sides of the date line are close: shift each to within half a circle of the mean direction.
+    latitude, longitude = degrees[:, 0], unwrapped(degrees[:, 1])
+    return np.stack([longitude * np.cos(np.radians(latitude.mean())), latitude], axis=1)
+
+
+def unwrapped(longitude: FloatArray) -> FloatArray:
+    """Return longitudes (n,) within half a circle of their mean direction: those beside the date line stay close."""
     angle = np.radians(longitude)
     middle = np.degrees(np.arctan2(np.sin(angle).mean(), np.cos(angle).mean()))
-    longitude = longitude - 360.0 * np.round((longitude - middle) / 360.0)
-    return np.stack([longitude * np.cos(np.radians(latitude.mean())), latitude], axis=1)
+    return np.asarray(longitude - 360.0 * np.round((longitude - middle) / 360.0))
 
 
 def embed(matrix: FloatArray) -> FloatArray:

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
+POLL_SECONDS = 0.1  # after which an interrupt is seen that another thread has asked for (_thread.interrupt_main)
+
 T = TypeVar("T")
 
 
@@ -32,7 +34,8 @@ def run_with_deadline(work: Callable[[], T], until: float, exit_seconds: float =
     thread = Thread(target=run, daemon=True)
     thread.start()
     try:
-        thread.join(max(0.0, until - time.perf_counter()))
+        while thread.is_alive() and (left := until - time.perf_counter()) > 0:
+            thread.join(min(left, POLL_SECONDS))
     finally:
         if exit_seconds and thread.is_alive():
             atexit.register(thread.join, exit_seconds)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -33,15 +35,31 @@ EXIT_SECONDS = 30.0  # for which the exit of the interpreter waits for what torc
 
 
 def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
-    """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes."""
-    instance, config = incumbent.instance, incumbent.config
+    """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes.
+
+    Loading and decoding are on threads of their own, so that Ctrl-C is answered at once.
+    """
+    instance, config, stopped = incumbent.instance, incumbent.config, Event()
+    model = config.policy
+    assert model is not None
+
+    def advance(fraction: float) -> None:
+        if stopped.is_set():
+            raise DeadlineExceeded
+        if on_progress is not None:
+            on_progress(fraction)
+
     with incumbent.loading():
-        assert config.policy is not None
-        policy = load_policy(config.policy, instance.problem, config.device)
+        load = partial(load_policy, model, instance.problem, config.device)
+        policy = run_with_deadline(load, math.inf, EXIT_SECONDS)
     with incumbent.timed("decode"):
         how, symmetries = policy.config.normalisation, config.symmetries or SYMMETRIES
         tasks, starts = augmentations(instance, how, config.starts, symmetries, config.seed)
-        solution = _best_rollout(policy, incumbent, tasks, starts, on_progress)
+        try:
+            roll_out = partial(_best_rollout, policy, incumbent, tasks, starts, advance)
+            solution = run_with_deadline(roll_out, math.inf, EXIT_SECONDS)
+        finally:
+            stopped.set()
     incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
     if solution is None:
         raise ValueError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -13,6 +14,9 @@ from elgo.solve.config import SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnImprovement, OnProgress
 from elgo.solve.result import Result
+
+if TYPE_CHECKING:
+    from elgo.model.protocols import PolicyLike
 
 
 def solve(
@@ -71,25 +75,38 @@ def warm_up() -> None:
 
 def _start_and_search(incumbent: Incumbent) -> None:
     """Find a start, by the policy or by classical construction, and improve it until the end of the time limit."""
-    instance, policy = incumbent.instance, None
-    with incumbent.loading():
-        from elgo.search.data import prepare
-        from elgo.solve.search import classical_start, load_kernels, search
+    instance = incumbent.instance
+    with incumbent.loading():  # on a thread: an interrupt inside of an import would leave numba half loaded
+        policy = run_with_deadline(lambda: _load(instance, incumbent.config), math.inf)
+    from elgo.search.data import prepare
+    from elgo.solve.search import classical_start, search
 
-        load_kernels(instance)
-        if incumbent.config.start is not None:
-            from elgo.solve.policy import load_policy, policy_start
-
-            policy = load_policy(incumbent.config.start, instance.problem, incumbent.config.device)
     try:
         data = run_with_deadline(lambda: prepare(instance), incumbent.end)
     except DeadlineExceeded:
         incumbent.warnings.append("the time limit is too short to prepare the search: this is the fallback")
         return
-    if policy is None or not policy_start(policy, incumbent):
+    started = False
+    if policy is not None:
+        from elgo.solve.policy import policy_start
+
+        started = policy_start(policy, incumbent)
+    if not started:
         classical_start(data, incumbent)
     with incumbent.timed("search"):
         search(data, incumbent)
+
+
+def _load(instance: Instance, config: SolveConfig) -> PolicyLike | None:
+    """Load the kernels that the search needs; return the model to start from, if any."""
+    from elgo.solve.search import load_kernels
+
+    load_kernels(instance)
+    if config.start is None:
+        return None
+    from elgo.solve.policy import load_policy
+
+    return load_policy(config.start, instance.problem, config.device)
 
 
 def _check_warm_start(solution: Solution, instance: Instance, config: SolveConfig) -> Solution:

@@ -45,4 +45,4 @@ def test_an_input_is_never_replaced(tmp_path: Path) -> None:
     for command, name in (("import-weights", "w.safetensors"), ("export-weights", "w.pt")):
         file = tmp_path / name
         file.write_text("")
-        check_refused(run(command, file), str(file), "own input")
+        check_refused(run(command, file), str(file), "is an input")

@@ -16,10 +16,12 @@ import vrplib
 from commands import CVRP, EXAMPLES, ROOT, TSP, check_refused, elgo_command, run
 from samples import LATE
 
+from elgo import __version__
 from elgo.cli import outputs
 from elgo.problem.solution import Solution
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Improvement, Result, Timings
+from elgo.solve.worker import WorkerError
 
 Solver = Callable[..., Result]
 
@@ -247,9 +249,19 @@ def test_json_has_every_field(tmp_path, use_solver) -> None:
         "warnings": [],
         "history": [[0.25, tsp["cost"], "fallback"]],
         "interrupted": False,
+        "version": __version__,
+        "time_limit": 5.0,
+        "unit": None,
+        "capacity": None,
+        "route_costs": [tsp["cost"]],
+        "route_loads": None,
     }
     assert expected.items() <= tsp.items()
     assert tsp["feasible"] is True
+    assert cvrp["capacity"] == 453
+    assert sum(cvrp["route_costs"]) == cvrp["cost"]
+    assert len(cvrp["route_loads"]) == len(cvrp["routes"])
+    assert max(cvrp["route_loads"]) <= 453
 
 
 def test_unrounded_costs_without_a_best_known_cost(tmp_path, use_solver) -> None:
@@ -261,6 +273,120 @@ def test_unrounded_costs_without_a_best_known_cost(tmp_path, use_solver) -> None
     assert entry["gap"] is None
     assert entry["best_known"] is None
     assert "6.8284" in done.stdout
+
+
+def test_json_on_stdout_leaves_nothing_else_there(use_solver) -> None:
+    use_solver(trivial)
+    done = run("solve", TSP, CVRP, "--json", "-")
+    assert [entry["name"] for entry in json.loads(done.stdout)] == ["clusters-n120", "mixed-n116-k13"]
+    assert "mean of 2" in done.stderr
+
+
+def test_jsonl_grows_by_a_line_for_each_result(tmp_path, use_solver) -> None:
+    out = tmp_path / "out.jsonl"
+    use_solver(failing_at(2, KeyboardInterrupt()))
+    assert run("solve", TSP, CVRP, "--json", out).exit_code == 130
+    use_solver(trivial)
+    assert run("solve", TSP, CVRP, "--json", out).exit_code == 0
+    names = [json.loads(line)["name"] for line in out.read_text().splitlines()]
+    assert names == ["clusters-n120", "clusters-n120", "mixed-n116-k13"]
+
+
+def test_json_is_written_once(tmp_path, use_solver, monkeypatch) -> None:
+    """Writing all results again for each one would take quadratic time."""
+    use_solver(trivial)
+    written = []
+    monkeypatch.setattr(outputs, "atomic_write", lambda path, text: written.append((path, text)))
+    assert run("solve", TSP, CVRP, "--json", tmp_path / "out.json").exit_code == 0
+    ((_, text),) = written
+    assert len(json.loads(text)) == 2
+
+
+STOPS = "id;Name;lat;lng;demand_kg;colour\nd;Depot;52,5;13,4;;red\na;Ann;52,6;13,5;4;green\nb;Bob;52,4;13,3;5;blue\n"
+
+
+def test_what_an_analyst_hands_on(tmp_path, use_solver) -> None:
+    use_solver(trivial)
+    file = tmp_path / "stops.csv"
+    file.write_text(STOPS)
+    options = ("--routes", tmp_path / "routes.csv", "--geojson", tmp_path / "r.geojson", "--map", tmp_path / "map.html")
+    done = run("solve", file, "--capacity", 9, *options, "--quiet")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == f"elgo: warning: {file}: not used: column 'colour'\n"
+    assert " km " in done.stdout
+    assert (tmp_path / "routes.csv").read_text(encoding="utf-8-sig").splitlines()[2].startswith("1;1;a;Ann;4;4;13,0")
+    assert len(json.loads((tmp_path / "r.geojson").read_text())["features"]) == 2 + 4
+    assert "<title>stops</title>" in (tmp_path / "map.html").read_text()
+    folder = tmp_path / "out"
+    assert run("solve", file, TSP, "--capacity", 9, "--routes", folder, "--map", folder).exit_code == 0
+    names = {"stops.routes.csv", "stops.html", "clusters-n120.routes.csv", "clusters-n120.html"}
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_depot_and_matrix_reach_the_solver(tmp_path, use_solver) -> None:
+    use_solver(trivial)
+    file, matrix = tmp_path / "stops.csv", tmp_path / "m.csv"
+    file.write_text("id,demand\na,4\nb,5\nhome,\n")
+    matrix.write_text(",a,b,home\na,0,1,2\nb,3,0,4\nhome,5,6,0\n")
+    done = run("solve", file, "--capacity", 9, "--matrix", matrix, "--depot", "home", "--json", "-", "--quiet")
+    (entry,) = json.loads(done.stdout)
+    assert entry["route_costs"] == [7, 10]  # home to a and back, home to b and back
+    assert entry["route_loads"] == [4, 5]
+    for options, words in (
+        (["--map", tmp_path / "map.html"], ["--map needs coordinates"]),
+        (["--geojson", tmp_path / "a.geojson"], ["--geojson needs latitude and longitude", "no coordinates"]),
+        (["--json", matrix], ["m.csv: --json is an input"]),
+    ):
+        check_refused(run("solve", file, "--capacity", 9, "--matrix", matrix, "--depot", "3", *options), *words)
+    check_refused(run("solve", CVRP, "--matrix", matrix), "--matrix", "only CSV files")
+    check_refused(run("solve", CVRP, "--depot", "1"), "--depot is 1", "only CSV files")
+    check_refused(run("solve", file, TSP, "--capacity", 9, "--matrix", matrix), "--matrix belongs to one file")
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_maps_that_cannot_be_made_are_refused(tmp_path) -> None:
+    check_refused(run("solve", TSP, "--geojson", tmp_path / "a.geojson"), str(TSP), "--geojson", "x, y")
+    check_refused(run("solve", TSP, "--map", tmp_path / "a.html", "--tiles", "osm"), "--tiles", "latitude")
+    check_refused(run("solve", TSP, "--tiles", "osm"), "--tiles is osm, but there is no --map")
+    check_refused(run("solve", TSP, "--map", tmp_path / "a.pdf"), "--map ends in '.pdf'", ".html")
+
+
+@pytest.mark.usefixtures("no_solver")
+@pytest.mark.parametrize("option", ["--json", "--routes", "--map", "--plot"])
+def test_outputs_never_replace_inputs_or_links(tmp_path, option: str) -> None:
+    suffix = {"--json": ".json", "--routes": ".csv", "--map": ".html", "--plot": ".png"}[option]
+    file = tmp_path / "stops.csv"
+    file.write_text("x,y\n0,0\n1,0\n1,1\n")
+    link = tmp_path / f"link{suffix}"
+    link.symlink_to(file)
+    check_refused(run("solve", file, option, link), str(link), f"{option} is a symbolic link")
+    dangling = tmp_path / f"dangling{suffix}"
+    dangling.symlink_to(tmp_path / "nowhere")
+    check_refused(run("solve", file, option, dangling), str(dangling), f"{option} is a symbolic link")
+    if option in ("--json", "--routes"):
+        check_refused(
+            run("solve", file, option, tmp_path / "." / "stops.csv"), "is an input, which is never overwritten"
+        )
+    assert file.read_text() == "x,y\n0,0\n1,0\n1,1\n"
+    assert link.is_symlink()
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_control_characters_are_not_printed(tmp_path) -> None:
+    done = run("solve", tmp_path / "\x1b[31mred\nline.vrp")
+    check_refused(done, "no such file")
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["[/]", "[red]x", ":smile:", "$\\x$"])
+def test_names_are_not_markup(tmp_path, use_solver, name: str) -> None:
+    use_solver(trivial)
+    file = tmp_path / "a.csv"
+    file.write_text(f"# name: {name}\nx,y\n0,0\n1,0\n1,1\n")
+    done = run("solve", file, "--plot", tmp_path / "a.png")
+    assert done.exit_code == 0, done.stderr
+    assert f"1/1 {name}: cost" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith(name)
 
 
 def test_quiet_prints_the_table_only(use_solver) -> None:
@@ -303,6 +429,28 @@ def test_options_reach_the_solver(use_solver) -> None:
     assert from_policy == replace(config, starts=3, symmetries=2, start="elg", time_limit=9.0)
     assert other == replace(config, time_limit=9.0, vehicles=14)
     assert solution.cost == 15581
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ValueError("field is 3"), 2, "elgo: mixed-n116-k13: field is 3"),
+        (OSError("no room"), 2, "elgo: mixed-n116-k13: no room"),
+        (WorkerError("mixed-n116-k13: killed"), 1, "elgo: mixed-n116-k13: killed"),
+        (KeyError("x"), 1, "elgo: mixed-n116-k13: KeyError at test_solve.py:"),
+    ],
+)
+def test_a_file_that_fails_does_not_stop_the_others(
+    tmp_path, use_solver, error: Exception, code: int, line: str
+) -> None:
+    use_solver(failing_at(2, error))
+    (tmp_path / "third.tsp").write_text(TSP.read_text())
+    done = run("solve", TSP, CVRP, tmp_path / "third.tsp", "--json", tmp_path / "out.json")
+    assert done.exit_code == code
+    names = [Path(entry["file"]).stem for entry in json.loads((tmp_path / "out.json").read_text())]
+    assert names == ["clusters-n120", "third"]
+    assert done.stderr.splitlines()[-1].startswith(line)
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("boom: field is 3"), 2)])
@@ -376,7 +524,7 @@ def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path:
     words = ["solve", "examples", "--time-limit", "60", "--jobs", str(jobs)]
     words += ["--solutions", str(tmp_path), "--json", str(tmp_path / "out.json")]
     command = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while loaded(command.pid, "llvmlite") < jobs:
+    while loaded(command.pid, "llvmlite") < jobs + (jobs > 1):  # the parent looks whether something must be compiled
         assert command.poll() is None
         time.sleep(0.1)
     command.send_signal(signal.SIGINT)

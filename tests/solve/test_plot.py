@@ -1,12 +1,16 @@
 """Pictures: what is drawn, checked on the axes; and that files appear whole."""
 
+import warnings
+
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from elgo.problem.files import printable
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
+from elgo.problem.stops import Stops
 from elgo.solve.plot import plot_history, plot_instance, plot_solution, save_history, save_plot
 from elgo.solve.result import Improvement, Result, Timings
 
@@ -32,12 +36,16 @@ def lines(ax) -> list[LineCollection]:
     return [c for c in ax.collections if isinstance(c, LineCollection)]
 
 
-def test_each_route_has_its_own_colour_and_two_dashed_legs() -> None:
+def test_each_route_has_its_own_style_and_two_dashed_legs() -> None:
     ax = Figure().add_subplot()
     plot_solution(make(60, 9), ax)
     paths, legs = lines(ax)
     assert len(paths.get_segments()) == 9
-    assert len({tuple(c) for c in paths.get_colors()}) == 9
+    styles = [(tuple(c), str(dash)) for c, dash in zip(paths.get_colors(), paths.get_linestyles(), strict=True)]
+    assert len(set(styles)) == 9
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts[0].startswith("1: 7 stops, load 7 / 60, ")
+    assert len(texts) == 9
     assert len(legs.get_segments()) == 18
     assert legs.get_linewidth()[0] < paths.get_linewidth()[0]
     assert legs.get_linestyle()[0][1] is not None
@@ -157,3 +165,30 @@ def test_a_flat_instance_can_be_drawn(tmp_path) -> None:
     coords = np.c_[np.arange(5.0), np.zeros(5)]
     save_plot(Solution(Instance("line", coords, Metric.EXACT), ((0, 1, 2, 3, 4),)), tmp_path / "line.png")
     assert (tmp_path / "line.png").exists()
+
+
+def test_stops_are_numbered_and_named(tmp_path) -> None:
+    solution = make(12, 2)
+    names = tuple(f"stop {i}" for i in range(13))
+    ax = Figure(figsize=(8, 8)).add_subplot()
+    plot_solution(solution, ax, stops=Stops(names, names))
+    texts = [text.get_text() for text in ax.texts]
+    assert sorted(text for text in texts if text.isdecimal()) == sorted(str(i) for i in [*range(1, 7), *range(1, 7)])
+    assert len({text for text in texts if text.startswith("stop ")}) > 8  # of 13, those with room
+    boxes = [text.get_window_extent() for text in ax.texts if text.get_text().startswith("stop")]
+    assert all(not box.count_overlaps([other for other in boxes if other is not box]) for box in boxes)
+    ax = Figure().add_subplot()
+    plot_solution(make(200, 3), ax, stops=Stops.of(make(200, 3).instance))
+    assert not ax.texts  # too many
+
+
+@pytest.mark.parametrize("name", ["$\\x$", "$\\frac{$", "[/] [red]", "%s {0}", "日本\x1b[31m"])
+def test_names_are_text_and_not_markup(tmp_path, name: str) -> None:
+    solution = make(6, 2)
+    instance = Instance(printable(name), solution.instance.coords, Metric.EXACT, solution.instance.demand, 6.0)
+    solution = Solution(instance, solution.routes)
+    for picture in ("a.png", "a.svg"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            save_plot(solution, tmp_path / picture, Stops((name,) * 7, (name,) * 7))
+            save_history(make_result(solution), tmp_path / picture)

@@ -4,18 +4,25 @@ parse_* take text, format_* return text, read* and write_* open files. Whatever 
 ValueError of one line that names the file, the field and the value.
 """
 
-from elgo.problem.files.atomic import atomic_file, atomic_write, remove_partial_files
-from elgo.problem.files.instances import problem_files, read, write_instance
+from elgo.problem.files.atomic import append_line, atomic_file, atomic_write, remove_partial_files
+from elgo.problem.files.csv import ProblemFile
+from elgo.problem.files.instances import ROUTES_SUFFIX, problem_files, read, read_problem, write_instance
 from elgo.problem.files.solutions import COST_TABLES, read_solution, write_solution
+from elgo.problem.files.text import printable
 from elgo.problem.files.tsplib import parse_tsplib
 
 __all__ = [
     "COST_TABLES",
+    "ROUTES_SUFFIX",
+    "ProblemFile",
+    "append_line",
     "atomic_file",
     "atomic_write",
     "parse_tsplib",
+    "printable",
     "problem_files",
     "read",
+    "read_problem",
     "read_solution",
     "remove_partial_files",
     "write_instance",

@@ -49,6 +49,8 @@ def read_instances(file: Path) -> list[Instance]:
 def _read_bytes(file: Path) -> bytes:
     if file.suffix.lower() not in ARRAY_SUFFIXES:
         raise ValueError(f"{file}: suffix is {file.suffix!r}, expected {' or '.join(ARRAY_SUFFIXES)}")
+    if file.exists() and not file.is_file():  # reading a FIFO or a device may never end
+        raise ValueError(f"{file}: is not a regular file")
     try:
         return file.read_bytes()
     except OSError as error:

@@ -13,9 +13,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a binary file whose content replaces the file at path when the block ends without an exception.
 
     The content is written to a temporary file in the same folder, flushed to disk and renamed. Raises ValueError if
-    the file cannot be written.
+    the file cannot be written, or is a symbolic link, which renaming would replace.
     """
     path = Path(path)
+    if path.is_symlink():
+        raise ValueError(f"{path}: is a symbolic link, which is never replaced")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         try:
@@ -34,6 +36,24 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write the content to the file at path, see atomic_file."""
     with atomic_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def append_line(path: str | os.PathLike[str], line: str) -> None:
+    """Add a line to the end of a file, flushed to disk; one that was cut short before keeps a line of its own."""
+    path = Path(path)
+    if path.is_symlink():
+        raise ValueError(f"{path}: is a symbolic link, which is never written to")
+    try:
+        with open(path, "ab+") as file:
+            cut_short = False
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                cut_short = file.read(1) != b"\n"
+            file.write(b"\n" * cut_short + line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def remove_partial_files(folder: Path) -> None:

@@ -12,7 +12,8 @@ from elgo.problem.distances import FloatArray, IntArray, Metric
 
 PathLike = str | os.PathLike[str]
 
-_STATED_COST = re.compile(r"(?:optimal|best known) value\s*:?\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?)", re.IGNORECASE)
+# For text whose whitespace is single blanks: `\s*:?\s*` would take quadratic time on a long run of them.
+_STATED_COST = re.compile(r"(?:optimal|best known) value ?:? ?(\d+(?:\.\d*)?(?:e[+-]?\d+)?)", re.IGNORECASE)
 
 
 def suffix_of(path: PathLike) -> str:
@@ -21,29 +22,45 @@ def suffix_of(path: PathLike) -> str:
 
 
 def read_text(path: PathLike, suffixes: Sequence[str]) -> str:
-    """Return the text of a file with one of these suffixes.
-
-    Files that are not UTF-8 are decoded as Latin-1: comments of old collections contain umlauts.
-    """
+    """Return the text of a regular file with one of these suffixes: UTF-8, UTF-16, or one byte per character."""
     path = Path(path)
     try:
         if not path.exists():
             raise ValueError(f"{path}: no such file")
         if path.is_dir():
             raise ValueError(f"{path}: is a folder, expected a file")
+        if not path.is_file():  # reading a FIFO or a device may never end
+            raise ValueError(f"{path}: is not a regular file")
         if suffix_of(path) not in suffixes:
             raise ValueError(f"{path}: suffix is {path.suffix!r}, expected {' or '.join(suffixes)}")
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+    with errors_name(path):
+        text = _decode(data)
+        if not text.strip():
+            raise ValueError("the file is empty")
+        return text
+
+
+def _decode(data: bytes) -> str:
+    """Return the text of a file's bytes. Excel writes UTF-8 or UTF-16 with a byte-order mark, or Windows-1252."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            text = data.decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not a text file (byte {error.start} is not UTF-16)") from None
+        if "\0" in text:
+            raise ValueError("not a text file (it has zero characters)")
+        return text
     if b"\0" in data:
-        raise ValueError(f"{path}: not a text file (byte {data.index(0)} is zero)")
-    if not data.strip():
-        raise ValueError(f"{path}: the file is empty")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+        raise ValueError(f"not a text file (byte {data.index(0)} is zero)")
+    for encoding in ("utf-8-sig", "cp1252"):
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return data.decode("latin-1")  # never fails; comments of old collections contain umlauts
 
 
 @contextmanager
@@ -65,6 +82,11 @@ def split_lines(text: str) -> Iterator[str]:
 def quoted(text: str) -> str:
     """Return a value as error messages show it: in quotes, on one line, at most 40 characters."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def printable(text: str) -> str:
+    """Return text that is safe to print: line breaks and control characters are blanks, as are broken encodings."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def is_number(token: str) -> bool:
@@ -114,7 +136,7 @@ def cost_in_comments(comments: Iterable[str], metric: Metric) -> float | None:
 
     'Best value' is ignored: in the old files such values have often been improved since.
     """
-    for match in map(_STATED_COST.search, comments):
+    for match in (_STATED_COST.search(" ".join(comment.split())) for comment in comments):
         if match:
             cost = float(match[1])
             return cost if is_possible_cost(cost, metric) else None

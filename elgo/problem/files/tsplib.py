@@ -20,6 +20,7 @@ from elgo.problem.files.text import (
     quoted,
     split_lines,
 )
+from elgo.problem.files.unsupported import TYPES, unsupported_section
 from elgo.problem.instance import LARGEST_NUMBER, FloatArray, Instance, IntArray, Metric
 from elgo.problem.plane import embed
 
@@ -137,6 +138,8 @@ def _problem(document: Document) -> str:
     """Return TSP or CVRP. Raises ValueError for keywords of any other problem."""
     demands = [key for key in ("CAPACITY", "DEMAND_SECTION") if key in document.fields or key in document.sections]
     problem = document.type("CVRP" if demands else "TSP")
+    if problem in TYPES:
+        raise ValueError(f"TYPE is {problem}, but {TYPES[problem]} are not supported, only TSP and CVRP")
     if problem not in ("TSP", "CVRP"):
         raise ValueError(f"TYPE is {quoted(problem)}, expected TSP or CVRP")
     for key in ("DISTANCE", "SERVICE_TIME"):
@@ -147,6 +150,8 @@ def _problem(document: Document) -> str:
     if "VEHICLES" in document.fields:
         document.number("VEHICLES")  # ignored, see parse_tsplib, but it must be a number
     for key in (*document.fields, *document.sections):
+        if constraint := unsupported_section(key):
+            raise ValueError(f"it has {key}, but {constraint} are not supported")
         if key not in _FIELDS and key not in _SECTIONS:
             raise ValueError(f"{quoted(key)} is not a supported keyword")
     return problem

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elgo.problem.files import atomic_file, atomic_write, remove_partial_files
+from elgo.problem.files import append_line, atomic_file, atomic_write, remove_partial_files
 
 
 def test_atomic_write_replaces_the_file(tmp_path: Path) -> None:
@@ -69,3 +69,27 @@ def test_remove_partial_files(tmp_path: Path) -> None:
     (tmp_path / ".a.txt.12345678.part").write_text("ne")
     remove_partial_files(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_symbolic_links_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in ("link", "dangling"):
+        with pytest.raises(ValueError, match=rf"{name}: is a symbolic link"):
+            atomic_write(tmp_path / name, "new")
+        with pytest.raises(ValueError, match=rf"{name}: is a symbolic link"):
+            append_line(tmp_path / name, "new")
+    assert (tmp_path / "link").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "target"]
+
+
+def test_lines_are_appended(tmp_path: Path) -> None:
+    append_line(tmp_path / "a.jsonl", "{}")
+    append_line(tmp_path / "a.jsonl", "[1]")
+    assert (tmp_path / "a.jsonl").read_text() == "{}\n[1]\n"
+    (tmp_path / "cut.jsonl").write_text('{}\n{"na')
+    append_line(tmp_path / "cut.jsonl", "[1]")
+    assert (tmp_path / "cut.jsonl").read_text() == '{}\n{"na\n[1]\n'
+    with pytest.raises(ValueError, match=r"x: cannot be written"):
+        append_line(tmp_path / "none" / "x", "[1]")

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from texts import CVRP, DATA, TSP, assert_rejected, assert_same
 
-from elgo.problem.files import parse_tsplib, read, read_solution, write_instance
+from elgo.problem.files import parse_tsplib, problem_files, read, read_solution, write_instance
+from elgo.problem.files.csv import parse_csv
 from elgo.problem.files.tsplib import format_tsplib
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
@@ -28,7 +29,7 @@ def test_name_defaults_to_that_of_the_file(tmp_path: Path) -> None:
     assert read(tmp_path / "nameless.tsp").name == "nameless"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16"])
 def test_encodings(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "a.tsp").write_bytes(TSP.replace("TYPE", "COMMENT : Grötschel\nTYPE", 1).encode(encoding))
     assert_same(read(tmp_path / "a.tsp"), parse_tsplib(TSP))
@@ -87,8 +88,10 @@ def test_broken_files(tmp_path: Path, name: str, text: str, message: str) -> Non
     ("content", "message"),
     [
         (b"\x89PNG\r\n\0\0", "not a text file (byte 6 is zero)"),
-        (TSP.encode("utf-16"), "not a text file (byte 3 is zero)"),
-        (b"\xff\xfe\xfd garbage", "'ŸÞÝ' is not a supported keyword"),
+        (TSP.encode("utf-16-be"), "not a text file (byte 0 is zero)"),
+        ((TSP + "\0").encode("utf-16"), "not a text file (it has zero characters)"),
+        (b"\xff\xfe\xfd garbage", "not a text file (byte 10 is not UTF-16)"),
+        (b"\xfd\xfd garbage", "'ÝÝ' is not a supported keyword"),
     ],
 )
 def test_files_that_are_not_text(tmp_path: Path, content: bytes, message: str) -> None:
@@ -117,6 +120,36 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(ValueError, match=r"x\.vrp: cannot be read \(Permission denied\)$"):
         read(tmp_path / "x.vrp")
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """Whatever reads a FIFO or a device might wait for ever."""
+    for name in ("x.vrp", "x.csv", "x.sol"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match=rf"{name}: is not a regular file$"):
+            read(tmp_path / name) if name != "x.sol" else read_solution(tmp_path / name, parse_tsplib(CVRP))
+    (tmp_path / "zero.tsp").symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match=r"zero\.tsp: is not a regular file$"):
+        read(tmp_path / "zero.tsp")
+    (tmp_path / "good.vrp").write_text(CVRP)
+    (tmp_path / "good.sol").symlink_to("/dev/zero")
+    assert read(tmp_path / "good.vrp").best_known is None
+
+
+@pytest.mark.parametrize("unit", ["optimal value", "optimal value ", "best known value:", " ", "\t:"])
+def test_long_comments_take_linear_time(unit: str) -> None:
+    """A second is a hundred times the usual; a quadratic rule would take many minutes."""
+    comment = unit * (2_000_000 // len(unit))
+    assert seconds(TSP.replace("TYPE", f"COMMENT : {comment}\nTYPE", 1)) < 5
+    start = time.perf_counter()
+    parse_csv(f"# {comment}\n#{' ' * 2_000_000}name\nx,y\n0,0\n1,0\n1,1\n")
+    assert time.perf_counter() - start < 5
+
+
+def test_routes_beside_the_problem_files_are_no_problems(tmp_path: Path) -> None:
+    for name in ("a.csv", "a.routes.csv", "optima.csv", "my-optima.csv"):
+        (tmp_path / name).write_text("x,y\n0,0\n1,0\n1,1\n")
+    assert [file.name for file in problem_files(tmp_path)] == ["a.csv", "my-optima.csv"]
 
 
 def test_capacity_is_only_for_csv(tmp_path: Path) -> None:

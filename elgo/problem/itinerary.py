@@ -1,0 +1,89 @@
+"""A solution as its drivers see it: the stops of each route in order, with legs, distances and loads so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from elgo.problem.distances import Metric
+from elgo.problem.solution import Solution, format_cost
+
+_METRES_PER_KM = 1000.0
+
+
+@dataclass(frozen=True)
+class Itinerary:
+    """One route. It begins and ends at the depot, or for a TSP at node 0."""
+
+    nodes: tuple[int, ...]
+    legs: tuple[float, ...]  # cost from the node before; 0 for the first
+    loads: tuple[float, ...]  # demand of the nodes so far; 0 for a TSP
+
+    @property
+    def cost(self) -> float:
+        """Cost of the route."""
+        return math.fsum(self.legs)
+
+    @property
+    def load(self) -> float:
+        """Load of the vehicle."""
+        return self.loads[-1]
+
+    @property
+    def stops(self) -> int:
+        """Number of nodes to visit on the way."""
+        return len(self.nodes) - 2
+
+    @cached_property
+    def distances(self) -> tuple[float, ...]:
+        """Cost from the start to each node."""
+        return tuple(accumulate(self.legs))
+
+
+def itineraries(solution: Solution) -> list[Itinerary]:
+    """Return the routes of a solution in their order; a tour is turned so that it begins at node 0."""
+    return [_itinerary(solution, route) for route in solution.routes if route]
+
+
+def _itinerary(solution: Solution, route: tuple[int, ...]) -> Itinerary:
+    instance = solution.instance
+    if instance.problem == "tsp":
+        first = route.index(0) if 0 in route else 0
+        nodes = (*route[first:], *route[: first + 1])
+    else:
+        nodes = (0, *route, 0)
+    legs = instance.distances(np.array(nodes[:-1]), np.array(nodes[1:]))
+    demand = np.zeros(instance.size) if instance.demand is None else instance.demand
+    return Itinerary(nodes, (0.0, *legs.tolist()), _sums([float(demand[node]) for node in nodes]))
+
+
+def _sums(values: list[float]) -> tuple[float, ...]:
+    """Return the sums of the values so far, without the noise of adding decimal fractions."""
+    return tuple(float(f"{total:.12g}") for total in accumulate(values))
+
+
+def in_display_unit(cost: float, metric: Metric) -> tuple[float, str]:
+    """Return a cost in the unit that people read it in, and the unit: kilometres on the earth, else unknown ("")."""
+    if metric is Metric.HAVERSINE:
+        return cost / _METRES_PER_KM, "km"
+    return cost, "km" if metric is Metric.GEO else ""
+
+
+def format_length(cost: float | None, metric: Metric, comma: str = "") -> str:
+    """Return a cost as text for people: "142.2 km", "842 m", or without a unit as format_cost does."""
+    if cost is None or metric not in (Metric.HAVERSINE, Metric.GEO):
+        return format_cost(cost, comma)
+    if metric is Metric.GEO:
+        return f"{format_cost(cost, comma)} km"
+    return f"{cost / _METRES_PER_KM:{comma}.1f} km" if cost >= _METRES_PER_KM else f"{cost:.0f} m"
+
+
+def short_length(cost: float, metric: Metric) -> str:
+    """Return a cost as text for legends: as format_length does, but with at most one decimal from 100 on."""
+    if metric in (Metric.HAVERSINE, Metric.GEO) or float(cost).is_integer():
+        return format_length(cost, metric, ",")
+    return f"{cost:,.1f}" if cost >= 100 else f"{cost:.3g}"

@@ -26,7 +26,8 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-PATIENCE = 60.0  # seconds to wait for anything
+TEXTS = "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).map(e => e.innerText.trim())"
+PATIENCE = 180.0  # seconds to wait for anything, such as kernels that are compiled
 
 T = TypeVar("T")
 
@@ -109,9 +110,13 @@ class Page:
         """Return all elements."""
         return self.driver.find_elements("css selector", selector)
 
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of all elements that are shown, at one moment."""
+        return list(self.run(TEXTS, selector))
+
     def text(self, selector: str) -> str:
-        """Return the text of the first element as it is shown."""
-        return self.find(selector).text
+        """Return the text of the first element that is shown, "" if there is none."""
+        return next(iter(self.texts(selector)), "")
 
     def click(self, selector: str) -> None:
         """Click the first element."""
@@ -133,7 +138,7 @@ class Page:
 
     def wait(self, selector: str, text: str = "") -> None:
         """Wait for an element that is shown and contains the text."""
-        wait_until(lambda: any(text in e.text for e in self.find_all(selector) if e.is_displayed()), f"{selector} {text}")
+        wait_until(lambda: any(text in found for found in self.texts(selector)), f"{selector} {text}")
 
     def log_entries(self, kind: str) -> list[dict[str, Any]]:
         """Return what was logged since the last call: browser or performance."""
@@ -151,7 +156,11 @@ class Page:
 
     def downloaded(self) -> Path:
         """Return the file that is downloaded next."""
-        return wait_until(lambda: next(self.downloads.glob("*[!.crdownload]"), None), "a download")
+
+        def complete() -> list[Path]:
+            return [file for file in self.downloads.glob("*") if file.suffix not in (".crdownload", ".tmp")]
+
+        return wait_until(complete, "a download")[0]
 
     def close(self) -> None:
         """End Chromium."""

@@ -82,7 +82,7 @@ def solve_generated(page: Page, size: int = 40, seconds: str = "1", problem: str
     page.fill("#seconds", seconds)
     page.click(button)
     runs = 2 if button == "#compare" else 1
-    wait_until(lambda: [e.text for e in page.find_all(".state")] == ["finished"] * runs, "the end of the job")
+    wait_until(lambda: page.texts(".state") == ["finished"] * runs, "the end of the job")
 
 
 def painted(page: Page) -> str:
@@ -161,7 +161,7 @@ def test_hover_works_both_ways(page: Page) -> None:
     solve_generated(page)
     before = painted(page)
     ActionChains(page.driver).move_to_element(page.find(".routes li:nth-child(2)")).perform()
-    assert page.find(".route.marked .name").text == "2"
+    assert page.text(".route.marked .name") == "2"
     assert painted(page) != before
     ActionChains(page.driver).move_to_element(page.find("h1")).perform()
     assert painted(page) == before
@@ -172,7 +172,7 @@ def test_hover_works_both_ways(page: Page) -> None:
         ActionChains(page.driver, duration=0).move_to_element_with_offset(plane, x, y).perform()
         if page.find_all(".route.marked") and page.find_all(".leaflet-tooltip"):
             break
-    assert f"route {page.find('.route.marked .name').text}" in page.text(".leaflet-tooltip")
+    assert f"route {page.text('.route.marked .name')}" in page.text(".leaflet-tooltip")
 
 
 def test_keyboard_reaches_routes(page: Page) -> None:
@@ -183,7 +183,7 @@ def test_keyboard_reaches_routes(page: Page) -> None:
     page.run("document.querySelector('.side input').focus()")
     page.driver.switch_to.active_element.send_keys(Keys.TAB)
     assert page.driver.switch_to.active_element.get_attribute("class").startswith("route")
-    assert page.find(".route.marked .name").text == "1"
+    assert page.text(".route.marked .name") == "1"
     page.driver.switch_to.active_element.send_keys(Keys.ENTER)  # zooms to the route
     wait_until(lambda: painted(page) != before, "another part of the plane")
     page.find("#status")
@@ -210,17 +210,17 @@ def test_replay_goes_through_the_construction(page: Page, address: str) -> None:
     page.find(".steps").send_keys(Keys.HOME)
     page.click(".replay .play")
     wait_until(lambda: "Step 3 of" in page.text(".where"), "playing")
+    page.find("h1").click()  # the pointer leaves the place where routes are listed
     page.choose("routes")
     assert painted(page) == before
 
 
 def test_two_runs_side_by_side(page: Page) -> None:
     solve_generated(page, button="#compare")
-    titles = [title.text for title in page.find_all(".view .title")]
-    assert [title.partition(": ")[2] for title in titles] == ["ELG alone", "Search"]
-    policy, search = (number(cost.text) for cost in page.find_all(".cost"))
+    assert [title.partition(": ")[2] for title in page.texts(".view .title")] == ["ELG alone", "Search"]
+    policy, search = map(number, page.texts(".cost"))
     assert search <= policy
-    assert [label.text for label in page.find_all(".u-series .u-label")][-2:] == ["ELG alone", "Search"]
+    assert page.texts(".u-series .u-label")[-2:] == ["ELG alone", "Search"]
 
 
 def test_a_link_shows_a_job_again(page: Page, address: str) -> None:

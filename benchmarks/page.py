@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serve"))
 
-from browser import Page, running_service
+from browser import Page
+from servers import serving
 
 RECORD = """
 window.frames_ = [];
@@ -31,7 +32,9 @@ let last = performance.now();
 
 def pan(page: Page, seconds: float) -> list[float]:
     """Return the frame times in ms while the plane is dragged around its middle."""
-    box = page.run("const b = document.querySelector('.plan').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]")
+    box = page.run(
+        "const b = document.querySelector('.plan').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]"
+    )
     x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
     page.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", clickCount=1)
     page.run(RECORD)
@@ -46,13 +49,17 @@ def pan(page: Page, seconds: float) -> list[float]:
 
 def zoom(page: Page, seconds: float) -> list[float]:
     """Return the frame times in ms while the wheel zooms in and out."""
-    box = page.run("const b = document.querySelector('.plan').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]")
+    box = page.run(
+        "const b = document.querySelector('.plan').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]"
+    )
     place = {"x": box[0] + box[2] / 2, "y": box[1] + box[3] / 2}
     page.run(RECORD)
     end, step = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         step += 1
-        page.call("Input.dispatchMouseEvent", type="mouseWheel", **place, deltaX=0, deltaY=-60 if step % 20 < 10 else 60)
+        page.call(
+            "Input.dispatchMouseEvent", type="mouseWheel", **place, deltaX=0, deltaY=-60 if step % 20 < 10 else 60
+        )
         time.sleep(0.1)
     return frames(page)
 
@@ -67,16 +74,19 @@ def show(what: str, times: list[float]) -> None:
     """Print one line."""
     ordered = sorted(times)
     late = ordered[int(0.95 * len(ordered))]
-    print(f"{what}: {len(times)} frames, median {statistics.median(times):.1f} ms, 95 % {late:.1f} ms, longest {ordered[-1]:.1f} ms")
+    print(
+        f"{what}: {len(times)} frames, median {statistics.median(times):.1f} ms, "
+        f"95 % {late:.1f} ms, longest {ordered[-1]:.1f} ms"
+    )
 
 
 def main(stops: int, seconds: float) -> None:
     """Solve an instance with so many stops, then move its routes."""
-    with tempfile.TemporaryDirectory() as folder, running_service(Path(folder), "--max-nodes", str(stops + 1)) as address:
-        page = Page(Path(folder))
+    with tempfile.TemporaryDirectory() as name, serving(Path(name) / "jobs.sqlite", "--max-nodes", stops + 1) as server:
+        page = Page(Path(name))
         try:
             page.look()
-            page.open(f"{address}/")
+            page.open(f"{server.url}/")
             page.choose("generate")
             page.fill("#generate-size", str(stops))
             page.click("#start")

@@ -1,71 +1,26 @@
-"""The service in a process of its own, and Chromium to look at its page."""
+"""Chromium, to look at the page of the service."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.error import URLError
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from servers import wait_until
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
-ROOT = Path(__file__).parents[2]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-TEXTS = "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).map(e => e.innerText.trim())"
-PATIENCE = 180.0  # seconds to wait for anything, such as kernels that are compiled
-
-T = TypeVar("T")
-
-
-@contextmanager
-def running_service(folder: Path, *options: str) -> Iterator[str]:
-    """Run `elgo serve` with its store in a folder; give its address once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "elgo", "serve", "--port", str(port), "--store", str(folder / "jobs.sqlite"), *options]
-    with (folder / "service.log").open("w") as log:
-        service = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=log, stderr=log)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _answers(service, address), "the service answers")
-        yield address
-    finally:
-        service.terminate()
-        service.wait(timeout=30)
-
-
-def _answers(service: subprocess.Popen[bytes], address: str) -> bool:
-    assert service.poll() is None, "the service ended"
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, ConnectionError, TimeoutError):
-        return False
-
-
-def wait_until(ready: Callable[[], T], what: str) -> T:
-    """Return what `ready` returns as soon as that is true."""
-    end = time.monotonic() + PATIENCE
-    while not (found := ready()):
-        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.05)
-    return found
+TEXTS = (
+    "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility()).map(e => e.innerText.trim())"
+)
 
 
 class Page:
@@ -124,7 +79,9 @@ class Page:
 
     def choose(self, value: str) -> None:
         """Choose a radio button, by the label around it."""
-        self.driver.execute_script("arguments[0].closest('label').click()", self.find(f"input[type=radio][value={value}]"))
+        self.driver.execute_script(
+            "arguments[0].closest('label').click()", self.find(f"input[type=radio][value={value}]")
+        )
 
     def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field."""
@@ -138,7 +95,7 @@ class Page:
 
     def wait(self, selector: str, text: str = "") -> None:
         """Wait for an element that is shown and contains the text."""
-        wait_until(lambda: any(text in found for found in self.texts(selector)), f"{selector} {text}")
+        wait_until(lambda: any(text in found for found in self.texts(selector)))
 
     def log_entries(self, kind: str) -> list[dict[str, Any]]:
         """Return what was logged since the last call: browser or performance."""
@@ -160,7 +117,8 @@ class Page:
         def complete() -> list[Path]:
             return [file for file in self.downloads.glob("*") if file.suffix not in (".crdownload", ".tmp")]
 
-        return wait_until(complete, "a download")[0]
+        file: Path = wait_until(complete)[0]
+        return file
 
     def close(self) -> None:
         """End Chromium."""

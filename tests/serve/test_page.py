@@ -1,4 +1,4 @@
-"""The page of the service in Chromium: what a reader does with it, its accessibility, and what it asks of the network."""
+"""The page of the service in Chromium: what a reader does with it, its accessibility, and which hosts it asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, DRIVER, ROOT, Page, running_service, wait_until
+from browser import CHROMIUM, DRIVER, Page
+from servers import ROOT, serving, wait_until
 
 import elgo
 
@@ -38,8 +39,8 @@ document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubb
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running service."""
-    with running_service(tmp_path_factory.mktemp("service")) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("service") / "jobs.sqlite") as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,9 @@ def job_on_screen(page: Page, address: str) -> dict[str, Any]:
     return found
 
 
-def solve_generated(page: Page, size: int = 40, seconds: str = "1", problem: str = "CVRP", button: str = "#start") -> None:
+def solve_generated(
+    page: Page, size: int = 40, seconds: str = "1", problem: str = "CVRP", button: str = "#start"
+) -> None:
     """Generate an instance and solve it to the end."""
     page.choose("generate")
     page.find("#generate-problem").send_keys(problem)
@@ -82,7 +85,7 @@ def solve_generated(page: Page, size: int = 40, seconds: str = "1", problem: str
     page.fill("#seconds", seconds)
     page.click(button)
     runs = 2 if button == "#compare" else 1
-    wait_until(lambda: page.texts(".state") == ["finished"] * runs, "the end of the job")
+    wait_until(lambda: page.texts(".state") == ["finished"] * runs)
 
 
 def painted(page: Page) -> str:
@@ -148,7 +151,7 @@ def test_stop_keeps_the_best(page: Page, address: str) -> None:
     page.fill("#generate-size", "300")
     page.fill("#seconds", "50")
     page.click("#start")
-    wait_until(lambda: page.text(".cost"), "a solution")
+    wait_until(lambda: page.text(".cost"))
     page.click(".view .stop")
     page.wait(".state", "stopped")
     assert job_on_screen(page, address)["solution"]["cost"] == pytest.approx(number(page.text(".cost")), rel=1e-3)
@@ -185,7 +188,7 @@ def test_keyboard_reaches_routes(page: Page) -> None:
     assert page.driver.switch_to.active_element.get_attribute("class").startswith("route")
     assert page.text(".route.marked .name") == "1"
     page.driver.switch_to.active_element.send_keys(Keys.ENTER)  # zooms to the route
-    wait_until(lambda: painted(page) != before, "another part of the plane")
+    wait_until(lambda: painted(page) != before)
     page.find("#status")
     assert page.run("return document.getElementById('status').textContent").startswith("Search finished: cost ")
 
@@ -209,7 +212,7 @@ def test_replay_goes_through_the_construction(page: Page, address: str) -> None:
     assert page.text(".where").endswith("complete.")
     page.find(".steps").send_keys(Keys.HOME)
     page.click(".replay .play")
-    wait_until(lambda: "Step 3 of" in page.text(".where"), "playing")
+    wait_until(lambda: "Step 3 of" in page.text(".where"))
     page.find("h1").click()  # the pointer leaves the place where routes are listed
     page.choose("routes")
     assert painted(page) == before
@@ -252,7 +255,7 @@ def test_ten_thousand_stops_are_drawn(page: Page) -> None:
     before = painted(page)
     page.click("#generate")
     page.wait(".title", "10000")
-    wait_until(lambda: painted(page) != before, "the stops")
+    wait_until(lambda: painted(page) != before)
 
 
 @pytest.mark.parametrize("kind", ["file", "generate", "click"])
@@ -309,9 +312,9 @@ def test_the_reference_of_the_api_needs_no_network(page: Page, address: str) -> 
 
 
 def test_a_service_with_a_token(chromium: Page, tmp_path: Path) -> None:
-    with running_service(tmp_path, "--token", "secret") as address:
+    with serving(tmp_path / "jobs.sqlite", "--token", "secret") as server:
         chromium.look()
-        chromium.open(address.replace("http://", "http://user:secret@"))
+        chromium.open(server.url.replace("http://", "http://user:secret@"))
         chromium.wait("#health", "worker")
         solve_generated(chromium)
         assert chromium.errors() == []

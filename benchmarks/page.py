@@ -1,6 +1,6 @@
 """Print frame times of the page while a reader pans and zooms 10,000 stops in Chromium.
 
-Use: python benchmarks/page.py [--stops 10000] [--seconds 5]. Needs the extras `serve` and `dev`, chromium and chromedriver.
+Use: python benchmarks/page.py [--stops 10000] [--seconds 5]. Needs the extras `serve` and `dev`, and chromium.
 Chromium runs without a screen and without a GPU, so a reader's machine is faster. A frame is what passes between two
 calls of requestAnimationFrame: 16.7 ms if nothing is late.
 """

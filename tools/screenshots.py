@@ -9,12 +9,11 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "serve"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serve"))
 
 from browser import Page
 from PIL import Image
-from servers import serving, wait_until
+from servers import ROOT, serving, wait_until
 
 
 def save(page: Page, file: Path) -> None:
@@ -34,6 +33,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name, serving(Path(name) / "jobs.sqlite") as server:
         page = Page(Path(name))
         try:
+            page.call("Emulation.setScrollbarsHidden", hidden=True)
             page.look(1280, 860)
             page.open(f"{server.url}/")
             page.find("#file").send_keys(str(ROOT / "examples" / "mixed-n116-k13.vrp"))

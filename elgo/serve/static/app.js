@@ -140,7 +140,8 @@ function jobRow(job) {
   link.href = `#job=${job.id}`;
   if (named().includes(job.id)) link.setAttribute("aria-current", "true");
   const cost = job.cost == null ? "" : `, cost ${number(job.cost)}`;
-  item.append(link, element("span", "hint", `${job.problem.toUpperCase()}, ${job.nodes} nodes${cost}, ${job.state}`));
+  const state = job.state === "finished" ? "" : `, ${job.state}`;
+  item.append(link, element("span", "hint", `${job.problem.toUpperCase()}, ${job.nodes} nodes${cost}${state}`));
   const shown = runs[0]?.job;
   if (runs.length === 1 && shown && shown.id !== job.id && shown.name === job.name) {
     const compare = element("a", "beside", "beside");

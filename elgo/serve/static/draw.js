@@ -5,7 +5,7 @@ import { colour, ROUTE_COLOURS, routeColours } from "./format.js";
 const FAINT = 0.13; // what is not highlighted
 const DASHES = [[], [9, 5], [2, 5]]; // of routes beyond the first colours
 const MANY = 1500; // stops, above which they are drawn small and plain
-const GLYPHS = 6; // candidates whose scores are drawn beside them, the most probable ones
+const GLYPHS = 6; // candidates whose scores are drawn beside them, the most probable ones, where they have room
 
 // projection: {scale, x, y}; canvas x = x + scale * xs, canvas y = y - scale * ys
 export function drawPlan(context, bounds, scene, projection) {
@@ -148,7 +148,13 @@ function drawReplay(pen) {
   drawStops(pen, candidates.map(({ node }) => node), colour("accent"));
   ring(pen, current, ink, 5);
   ring(pen, chosen, colour("accent"), 4);
-  for (const candidate of candidates.slice(0, GLYPHS)) drawScores(pen, candidate);
+  const placed = [];
+  for (const candidate of candidates.slice(0, GLYPHS)) {
+    const place = [px(candidate.node), py(candidate.node)];
+    if (placed.some(([x, y]) => Math.abs(x - place[0]) < 18 && Math.abs(y - place[1]) < 26)) continue;
+    placed.push(place);
+    drawScores(pen, candidate);
+  }
 }
 
 function ring({ context, px, py, radius }, node, stroke, gap) {

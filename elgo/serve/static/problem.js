@@ -75,7 +75,7 @@ export class ProblemForm {
   async generate() {
     const recipe = this.recipe();
     const { instance } = await postJSON("/generate", recipe);
-    this.generated = { name: `${recipe.problem}-${recipe.distribution}-${recipe.size}`, ...instance };
+    this.generated = instance;
     this.generatedBy = JSON.stringify(recipe);
     this.onPreview(this.generated.name, this.generated);
   }

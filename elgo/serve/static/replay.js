@@ -7,9 +7,9 @@ import { number } from "./format.js";
 const PACE = 350; // milliseconds per step
 
 export class Replay {
-  constructor(parent, plan, job, report) {
+  constructor(parent, plan, job) {
     parent.replaceChildren(document.getElementById("replay").content.cloneNode(true));
-    Object.assign(this, { parent, plan, job, report });
+    Object.assign(this, { parent, plan, job, steps: [] });
     const on = (selector, kind, act) => parent.querySelector(selector).addEventListener(kind, act);
     on(".play", "click", () => this.toggle());
     on(".back", "click", () => this.go(this.at - 1));
@@ -26,24 +26,25 @@ export class Replay {
       const query = start === "" ? "" : `?start=${encodeURIComponent(start)}`;
       this.steps = (await getJSON(`/jobs/${this.job.id}/trace${query}`)).steps;
     } catch (error) {
-      this.parent.replaceChildren(element("p", "hint", error.message));
+      this.parent.querySelector(".where").textContent = error.message;
       return;
     }
     if (this.closed) return;
-    this.parent.querySelector(".start").max = this.job.instance.coordinates.length - 1;
     this.parent.querySelector(".steps").max = this.steps.length;
     this.go(0);
   }
 
   // Shows the state before step k; after the last step, the whole solution.
   go(k) {
+    if (!this.steps.length) return;
     this.at = Math.max(0, Math.min(this.steps.length, k));
     if (this.at === this.steps.length) this.stop();
     const done = this.steps.slice(0, this.at);
-    const path = this.steps.length ? [this.steps[0].current, ...done.map(({ chosen }) => chosen)] : [];
+    const first = this.steps[0].current;
+    const path = [...(this.job.instance.demand ? [0] : []), first, ...done.map(({ chosen }) => chosen)];
     const step = this.steps[this.at];
     const candidates = step ? withShares(step.candidates) : [];
-    if (!step && path.length) path.push(path[0]);
+    if (!step) path.push(path[0]);
     this.plan.setReplay({ path, current: step?.current ?? null, chosen: step?.chosen ?? null, candidates });
     this.parent.querySelector(".steps").value = this.at;
     this.parent.querySelector(".where").textContent = this.describe(step);
@@ -63,7 +64,7 @@ export class Replay {
   }
 
   toggle() {
-    if (this.timer) return this.stop();
+    if (this.timer || !this.steps.length) return this.stop();
     if (this.at === this.steps.length) this.go(0);
     this.timer = setInterval(() => this.go(this.at + 1), PACE);
     this.parent.querySelector(".play").textContent = "Pause";
@@ -91,7 +92,7 @@ function withShares(candidates) {
   const share = (score) => 0.06 + (0.94 * (score - low)) / (high - low || 1);
   return candidates
     .map((move) => ({ ...move, globalShare: share(move.global), localShare: share(move.local) }))
-    .sort((a, b) => b.probability - a.probability);
+    .sort((a, b) => b.global + b.local - a.global - a.local);
 }
 
 function scoreRow(move, chosen) {

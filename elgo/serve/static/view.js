@@ -143,7 +143,7 @@ export class View {
     this.replay?.close();
     this.replay = null;
     if (what !== "replay") return;
-    this.replay = new Replay(this.find(".replay"), this.plan, this.run.job, this.report);
+    this.replay = new Replay(this.find(".replay"), this.plan, this.run.job);
   }
 
   addDownload(format, label) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic.config import JsonDict
 
 MOST_GENERATED = 10_000  # customers
 
@@ -13,7 +14,7 @@ Problem = Literal["tsp", "cvrp"]
 Routes = list[list[int]]
 Name = Annotated[str, Field(max_length=200)]
 
-_EXAMPLE = {
+_EXAMPLE: JsonDict = {
     "instance": {
         "name": "four customers",
         "coordinates": [[0, 0], [0, 2], [2, 2], [2, 0], [1, 3]],

@@ -42,6 +42,7 @@ lint: $(INSTALLED)
 	$(BIN)/codespell
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_sizes.py
+	test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile  # it exists for Linux only
 
 docs: $(INSTALLED)  ## the site, in site/index.html
 	$(BIN)/python -m mkdocs build --strict

@@ -2,8 +2,10 @@
 
 __version__ = "0.2.0"
 
+import elgo.cli.startup  # noqa: F401 # isort: skip # before anything that takes time to load
+from elgo.decode.explain import StepScores, explain_step
 from elgo.decode.rollouts import rollouts
-from elgo.model.checkpoint import load_model
+from elgo.model.checkpoint import Weights, load_model, load_weights
 from elgo.problem.files import read, read_solution, write_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -21,8 +23,12 @@ __all__ = [
     "Result",
     "Solution",
     "SolveConfig",
+    "StepScores",
+    "Weights",
     "__version__",
+    "explain_step",
     "load_model",
+    "load_weights",
     "log_prob",
     "plot_history",
     "plot_solution",

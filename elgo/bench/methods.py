@@ -20,23 +20,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from elgo.bench.baselines import BASELINES, Budget
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import augmentations, best_solution
-from elgo.model.checkpoint import as_policy, model_file, model_names, read_weights
+from elgo.model.checkpoint import Model, Weights, as_policy, model_file, model_names, read_weights
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import ProblemName
 from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
-
-if TYPE_CHECKING:
-    from elgo.model.protocols import PolicyLike
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
 _COUNTS = re.compile(r"([1-9]\d*)x([1-8])")
@@ -49,7 +46,7 @@ class Method:
 
     name: str
     baseline: str | None = None  # a name in BASELINES
-    model: str | PolicyLike | None = None  # the name of a model, FILE.safetensors, or a policy itself
+    model: str | Model | None = None  # the name of a model, FILE.safetensors, or a policy itself
     starts: int | None = None  # None: every node, 100 nodes of a large instance
     symmetries: int = 8
     seconds: float | None = None  # time limit
@@ -197,7 +194,10 @@ def fingerprint(method: Method, problems: Iterable[ProblemName]) -> str:
         parts = [file.read_bytes() for file in sorted(files)]
     else:
         parts = [repr(method.model.config).encode()]
-        parts += [value.cpu().numpy().tobytes() for value in method.model.state_dict().values()]
+        if isinstance(method.model, Weights):
+            parts += [value.tobytes() for value in method.model.tensors.values()]
+        else:
+            parts += [value.cpu().numpy().tobytes() for value in method.model.state_dict().values()]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 

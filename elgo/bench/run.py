@@ -6,7 +6,6 @@ results.csv    the same as a table, by method, in the order of the set; without 
 """
 
 import csv
-import fcntl
 import hashlib
 import importlib.metadata
 import io
@@ -14,6 +13,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +24,8 @@ from elgo import __version__
 from elgo.bench.baselines import BASELINES
 from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
-from elgo.model.device import find_device
-from elgo.problem.files import atomic_write
+from elgo.model.device import find_device, is_gpu
+from elgo.problem.files import atomic_write, lock
 
 Key = tuple[str, str]  # method, instance
 
@@ -81,6 +81,7 @@ def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -
     """Return the config of a benchmark that starts now."""
     groups = [entry.group for entry in bench_set.entries]
     with_model = any(method.model is not None for method in methods)
+    device = str(find_device(options.device)) if with_model and is_gpu(options.device) else "cpu"
     return BenchConfig(
         set=bench_set.name,
         methods=[method.name for method in methods],
@@ -89,7 +90,7 @@ def describe(bench_set: BenchSet, methods: Sequence[Method], options: Options) -
         },
         instances={group: groups.count(group) for group in bench_set.groups},
         data=_data_fingerprint(bench_set.entries),
-        options={**options._asdict(), "device": str(find_device(options.device)) if with_model else "cpu"},
+        options={**options._asdict(), "device": device},
         title=bench_set.title,
         full=dict(bench_set.full),
         notes=list(bench_set.notes),
@@ -112,9 +113,11 @@ def _data_fingerprint(entries: Sequence[Entry]) -> str:
 
 def _versions(methods: Sequence[Method]) -> dict[str, str]:
     baselines = [BASELINES[method.baseline].package for method in methods if method.baseline]
-    packages = ["torch", "numpy", "numba", *filter(None, baselines)]
     own = {"elgo": __version__, "python": platform.python_version()}
-    return own | {package: importlib.metadata.version(package) for package in packages}
+    for package in ["torch", "numpy", "numba", *filter(None, baselines)]:
+        with suppress(importlib.metadata.PackageNotFoundError):  # solving needs no torch
+            own[package] = importlib.metadata.version(package)
+    return own
 
 
 def _machine() -> dict[str, str]:
@@ -141,11 +144,9 @@ class BenchFolder:
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, json.dumps(asdict(config), indent=2) + "\n")
         self.file = open(path / "results.jsonl", "a")  # noqa: SIM115
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not lock(self.file):
             self.file.close()
-            raise ValueError(f"{path}: another process is running this benchmark") from None
+            raise ValueError(f"{path}: another process is running this benchmark")
         self.file.truncate((path / "results.jsonl").read_bytes().rfind(b"\n") + 1)  # a line may have been cut short
         self.records = {record.key: record for record in read_records(path)}
 

@@ -20,7 +20,7 @@ def check_device_option(name: str) -> str:
         check_device(name)
         if name.startswith("cuda"):  # others need no look at torch
             find_device(name)
-    except ValueError as error:
+    except (ValueError, ModuleNotFoundError) as error:
         raise typer.BadParameter(str(error)) from None
     return name
 
@@ -80,7 +80,7 @@ def read_warm_start(file: Path, files: Sequence[Path], instances: Sequence[Insta
 
 def check_model(name: ModelName, instances: Sequence[Instance]) -> None:
     """Raise ValueError if the model does not exist for the problem of an instance."""
-    from elgo.model.checkpoint import model_file, read_weights
+    from elgo.model.checkpoint import load_weights
 
     for problem in {instance.problem for instance in instances}:
-        read_weights(model_file(name, problem), problem)
+        load_weights(name, problem)

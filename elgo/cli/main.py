@@ -2,10 +2,12 @@
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -18,9 +20,13 @@ from elgo.cli.info import info
 from elgo.cli.plot_training import plot_training
 from elgo.cli.serve import serve
 from elgo.cli.solve import solve
+from elgo.cli.startup import INTERRUPTED, end_loading
+from elgo.cli.streams import flush_streams, prepare_streams
 from elgo.cli.train import train
 from elgo.cli.warm_up import warm_up
 from elgo.problem.files import printable
+
+TERMINATED = 143  # exit code
 
 app = typer.Typer(
     help="Solve TSP and CVRP by a learned policy and by classical search.",
@@ -38,25 +44,50 @@ data_app = typer.Typer(help="Benchmark files.", rich_markup_mode=None, no_args_i
 
 
 class _OnStderr(logging.Handler):
-    """Prints what the package logs."""
+    """Prints what the package logs, each line once: several processes may log the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"elgo: {printable(record.getMessage())}", file=sys.stderr, flush=True)
+        line = record.getMessage()
+        if line not in self._said:
+            self._said.add(line)
+            print(f"elgo: {printable(line)}", file=sys.stderr, flush=True)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _code_of(error: KeyboardInterrupt) -> int:
+    return TERMINATED if isinstance(error, _Terminated) else INTERRUPTED
 
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Turn wrong input (ValueError, OSError) into one line and exit code 2, and Ctrl-C into exit code 130."""
+    """Turn wrong input (ValueError, OSError) into one line and exit code 2, Ctrl-C into 130, SIGTERM into 143."""
     code = 2
     try:
         yield
         return
-    except KeyboardInterrupt:
-        message, code = "interrupted", 130
+    except KeyboardInterrupt as error:
+        message, code = "interrupted", _code_of(error)
+    except EOFError as error:  # a bug, which typer would take for Ctrl-D at a prompt
+        raise RuntimeError("unexpected end of a file") from error
     except OSError as error:
-        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     except ValueError as error:
         message = str(error)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        message = str(error) if "pip install" in str(error) else "this needs torch: pip install 'elgo[train]'"
     print(f"elgo: {printable(message)}", file=sys.stderr)
     raise typer.Exit(code)
 
@@ -88,24 +119,42 @@ def _version_or_help(
 
 
 def main() -> None:
-    """Run the command; a wrong option is reported in one line, too."""
-    # UsageError: click's, or in later versions typer's own.
-    usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
+    """Run the command, which leaves no traceback unless it has a bug (exit code 1)."""
+    prepare_streams()
     log = logging.getLogger("elgo")
     log.setLevel(logging.INFO)
     log.handlers = [_OnStderr()]
     try:
-        code = app(prog_name="elgo", standalone_mode=False)
-    except typer.Abort:
-        code = 130
-    except usage_error as error:
-        print(f"elgo: {printable(error.format_message())}", file=sys.stderr)
+        signal.signal(signal.SIGTERM, _terminate)
+        end_loading()
+        code = _run()
+    except KeyboardInterrupt as error:  # outside of a command's function
+        print("elgo: interrupted", file=sys.stderr)
+        code = _code_of(error)
+    if (fault := flush_streams()) and code != 2:
+        print(f"elgo: standard output: {fault}", file=sys.stderr)
         code = 2
     # Threads still at work would abort the process while Python shuts down: those of work that was not ready in
     # time, and gloo's under torchrun (https://github.com/pytorch/pytorch/pull/179291). And Python itself turns 130
     # into a death by SIGINT if Ctrl-C came inside of exec("..."), as in imports of torch, although it was caught.
-    if code == 130 or threading.active_count() > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code or 0)
+    if code >= INTERRUPTED or threading.active_count() > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
+        flush_streams()
+        os._exit(code)
     sys.exit(code)
+
+
+def _run() -> int:
+    """Return the exit code of the command; a wrong option is reported in one line, too."""
+    # UsageError: click's, or in later versions typer's own.
+    usage_error: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
+    try:
+        return app(prog_name="elgo", standalone_mode=False) or 0
+    except typer.Abort:
+        print("elgo: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:  # of the standard output
+        print(f"elgo: {error.strerror}", file=sys.stderr)
+        return 2
+    except usage_error as error:
+        print(f"elgo: {printable(error.format_message())}", file=sys.stderr)
+        return 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +16,14 @@ import typer
 from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
 from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
 from elgo.problem.files import ProblemFile, printable
+from elgo.problem.instance import Instance
 from elgo.problem.itinerary import format_length
 from elgo.problem.solution import format_gap
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
 if TYPE_CHECKING:
+    from elgo.problem.instance import Instance
     from elgo.solve.batch import BatchItem
 
 # The fields of SolveConfig in its messages, which are options here.
@@ -138,9 +142,7 @@ def solve(
     quiet: Quiet = False,
 ) -> None:
     """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
-    for option, value in (("--start", start), ("--policy-only", policy_only)):
-        if warm_start and value:
-            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+    _check_one_start(warm_start, start, policy_only)
     try:
         config = SolveConfig(
             time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
@@ -157,23 +159,39 @@ def solve(
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
     outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
-    inputs = [path for path in (*files, warm_start, matrix) if path]
-    inputs += [Path(name) for name in (start, model) if name]
+    inputs = [Path(path) for path in (*files, warm_start, matrix, start, model) if path]
     outputs.prepare(files, problems, inputs)
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
-    for file, problem in zip(files, problems, strict=True):
-        for text in problem.warnings:
-            print(f"elgo: warning: {printable(f'{file}: {text}')}", file=sys.stderr)
+    _print_lines(
+        f"warning: {file}: {text}" for file, problem in zip(files, problems, strict=True) for text in problem.warnings
+    )
     jobs = min(jobs, len(files))
     if jobs > 1 and not policy_only:
-        from elgo.solve.search import load_kernels
-
-        for instance in instances:  # if they must be compiled, then once, and not by every worker
-            load_kernels(instance)
+        _compile_kernels(instances)
     config = share_resources(config, jobs)
     items = [BatchItem(instance, config, solution) for instance in instances]
     _solve_files(files, problems, items, jobs, outputs, quiet)
+
+
+def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:
+    for option, value in (("--start", start), ("--policy-only", policy_only)):
+        if warm_start and value:
+            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+
+
+def _compile_kernels(instances: Sequence[Instance]) -> None:
+    """Compile what is missing, once and not in every worker; on a thread, so that Ctrl-C is answered at once."""
+    from elgo.solve.deadline import run_with_deadline
+    from elgo.solve.search import load_kernels
+
+    for instance in instances:
+        run_with_deadline(partial(load_kernels, instance), math.inf)
+
+
+def _print_lines(texts: Iterable[str]) -> None:
+    for text in texts:
+        print(f"elgo: {printable(text)}", file=sys.stderr)
 
 
 def _solve_files(
@@ -215,8 +233,7 @@ def _solve_files(
             finally:
                 outputs.finish(solved)
     finally:
-        for line in lines:
-            print(f"elgo: {printable(line)}", file=sys.stderr)
+        _print_lines(lines)
         if solved:
             table = "\n".join(_table([one.result for one in solved]))
             print(table, file=sys.stderr if outputs.json_on_stdout else sys.stdout)

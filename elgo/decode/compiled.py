@@ -7,26 +7,28 @@ makes it fast; benchmarks/decode.py measures it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
-from functools import cache
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 
-from elgo.decode.global_kernels import part_heads
-from elgo.decode.local_kernels import LIST_LIMIT, neighbour_lists
+from elgo.decode.blas import one_blas_thread
+from elgo.decode.encoder import Encoding, encode
+from elgo.decode.global_kernels import GlobalTables, part_heads
+from elgo.decode.local_kernels import LIST_LIMIT, NeighbourLists, neighbour_lists
 from elgo.decode.rollout_kernel import Block, Demands, run_block
+from elgo.decode.tables import global_tables, kernel_config, local_tables, no_global_tables
 from elgo.decode.types import Request, Rollouts, new_rollouts
+from elgo.model.checkpoint import Model, Weights
 from elgo.model.config import PolicyConfig
 
 if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
-
     from elgo.model.ensemble import Policy
-    from elgo.model.global_policy import Encoding
+    from elgo.model.global_policy import Encoding as TorchEncoding
     from elgo.model.protocols import PolicyLike
+
+T = TypeVar("T")
 
 BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
 
@@ -37,7 +39,28 @@ def supports(policy: PolicyLike) -> TypeGuard[Policy]:
     from elgo.model.global_policy import GlobalPolicy
 
     known = isinstance(policy, Policy) and (policy.global_ is None or type(policy.global_) is GlobalPolicy)
-    return known and policy.config.local_layers == 0
+    return known and policy.config.compiled
+
+
+def as_weights(model: Model) -> Weights | None:
+    """Return a model as the kernels take it; None if it is a network that they do not know, or not on the CPU."""
+    if isinstance(model, Weights):
+        return model if model.config.compiled else None
+    if model.device.type != "cpu" or not supports(model):
+        return None
+    tensors = {name: value.detach().float().contiguous().numpy() for name, value in model.state_dict().items()}
+    return Weights(model.config, tensors)
+
+
+def as_arrays(encoding: TorchEncoding) -> list[Encoding]:
+    """Return an encoding in torch as arrays, one for each task."""
+    keys, values = (x.transpose(1, 2).flatten(2) for x in (encoding.keys, encoding.values))
+
+    def array(x: Any, i: int) -> Any:
+        return None if x is None else x[i].detach().float().contiguous().numpy()
+
+    tensors = (encoding.query_last, encoding.query_first, keys, values, encoding.readout, encoding.offset)
+    return [Encoding(*(array(x, i) for x in tensors)) for i in range(len(keys))]
 
 
 def table_bytes(config: PolicyConfig, n: int) -> float:
@@ -46,55 +69,68 @@ def table_bytes(config: PolicyConfig, n: int) -> float:
 
 
 def task_bytes(config: PolicyConfig, n: int, with_table: bool) -> float:
-    """Return the memory of one task: factors of the glimpse (a second copy while they are made), lists, embeddings."""
+    """Return the memory of one task: factors of the glimpse, lists, embeddings."""
     lists = 16.0 * n * min(n, LIST_LIMIT)
     if not config.global_policy:
         return lists
-    table = 2 * table_bytes(config, n) if with_table else 0.0
+    table = table_bytes(config, n) if with_table else 0.0
     return table + lists + 40.0 * n * config.width
 
 
 def roll_out(
-    policy: Policy,
+    weights: Weights,
     requests: Sequence[Request],
     with_table: bool,
     threads: int,
     on_steps: Callable[[float], None],
-    encoding: Encoding | None,
+    encodings: Sequence[Encoding] | None,
 ) -> list[Rollouts]:
     """Return actions and confidence (M, T) of tasks of one size, which may have been encoded before.
 
     `on_steps` is told of all steps made so far.
     """
-    from elgo.decode.tables import kernel_config, make_tables
-
-    config, tasks = kernel_config(policy.config), [request.task for request in requests]
+    config, local = kernel_config(weights.config), local_tables(weights)
     made = [new_rollouts(request) for request in requests]
     size = max(1, min(BLOCK, -(-sum(len(request.starts) for request in requests) // threads)))
     blocks = [(i, rows) for i, request in enumerate(requests) for rows in _slices(len(request.starts), size)]
-    controls = np.zeros((len(blocks), 2), np.int64)
+    controls, stop = np.zeros((len(blocks), 2), np.int64), np.zeros(1, np.int64)
+
+    def make_tables(i: int) -> tuple[NeighbourLists, GlobalTables]:
+        task = requests[i].task
+        lists = neighbour_lists(task.coords, config.has_depot, config.euclidean)
+        if not config.use_global:
+            return lists, no_global_tables(task.size)
+        with np.errstate(over="ignore", invalid="ignore"):  # of weights that make no sense: kernels survive NaN
+            encoding = encodings[i] if encodings else encode(weights, task, stop)
+            return lists, global_tables(weights, encoding, with_table)
+
+    def run(number: int) -> None:
+        i, rows = blocks[number]
+        task, starts, uniforms = requests[i]
+        demands = Demands(np.zeros(0, np.int64) if task.demand is None else task.demand, task.capacity or 0)
+        block = Block(starts[rows], uniforms[rows], made[i].actions[rows], made[i].confidence[rows])
+        lists, tables_ = tables[i]
+        run_block(tables_, local, lists, config, demands, block, controls[number])
+
+    def report() -> None:
+        on_steps(float(sum(controls[j, 0] * (rows.stop - rows.start) for j, (_, rows) in enumerate(blocks))))
+
     # The blocks are what runs in parallel: within them, BLAS may not start more threads.
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        lists = list(pool.map(lambda task: neighbour_lists(task.coords, config.has_depot, config.euclidean), tasks))
-        tables, local = make_tables(policy, tasks if encoding is None else encoding, with_table, threads, pool)
-
-        def run(number: int) -> None:
-            i, rows = blocks[number]
-            task, starts, uniforms = requests[i]
-            demands = Demands(np.zeros(0, np.int64) if task.demand is None else task.demand, task.capacity or 0)
-            block = Block(starts[rows], uniforms[rows], made[i].actions[rows], made[i].confidence[rows])
-            run_block(tables[i], local, lists[i], config, demands, block, controls[number])
-
-        jobs = [pool.submit(run, number) for number in range(len(blocks))]
         try:
-            while wait(jobs, timeout=0.1).not_done:
-                on_steps(float(sum(controls[j, 0] * (rows.stop - rows.start) for j, (_, rows) in enumerate(blocks))))
-            for job in jobs:
-                job.result()
+            tables = _results([pool.submit(make_tables, i) for i in range(len(requests))], report)
+            _results([pool.submit(run, number) for number in range(len(blocks))], report)
         finally:  # on an interrupt the kernels stop at their next step
-            controls[:, 1] = 1
+            stop[0] = controls[:, 1] = 1
             pool.shutdown(cancel_futures=True)
     return made
+
+
+def _results(jobs: Sequence[Future[T]], report: Callable[[], None]) -> list[T]:
+    """Return the results of the jobs, and report while they run."""
+    while wait(jobs, timeout=0.1).not_done:
+        report()
+    return [job.result() for job in jobs]
 
 
 def _slices(count: int, size: int) -> list[slice]:
@@ -102,16 +138,3 @@ def _slices(count: int, size: int) -> list[slice]:
     pieces = -(-count // size)
     edges = [count * i // pieces for i in range(pieces + 1)]
     return [slice(a, b) for a, b in pairwise(edges)]
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    import scipy.linalg.cython_blas  # noqa: F401  the BLAS that the kernels call: it must be loaded to be found
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context that keeps BLAS to one thread: the kernels call it from several threads of their own."""
-    return _controller().limit(limits=1, user_api="blas")

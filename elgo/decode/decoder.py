@@ -7,7 +7,6 @@ the task's generator on the host, torch takes its noise from a generator on the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.decode.types import Actions, Confidence, Request, Rollouts, longest, new_rollouts
+from elgo.model.checkpoint import Model, Weights
 from elgo.model.config import check_at_least, check_choice
+from elgo.problem.cores import available_cores
 from elgo.problem.task import Task
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ class DecodeConfig:
 
     @property
     def workers(self) -> int:
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or available_cores()
 
 
 DEFAULT = DecodeConfig()
 
 
 def decode(
-    policy: PolicyLike,
+    policy: Model,
     tasks: Sequence[Task],
     starts: Sequence[NDArray[np.int64]],
     config: DecodeConfig = DEFAULT,
@@ -74,13 +75,14 @@ def decode(
     encoding of the tasks that was made before, if they have one size.
     """
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
-    compiled = use_compiled(policy, config)
-    requests = [_request(*given, draw=compiled) for given in zip(tasks, starts, rngs, strict=True)]
+    weights = compiled_weights(policy, config)
+    requests = [_request(*given, draw=weights is not None) for given in zip(tasks, starts, rngs, strict=True)]
     report = _Reporter(requests, on_progress)
     out: dict[int, Rollouts] = {}
-    if compiled:
-        made = _compiled(policy, requests, config, report, encoding)
+    if weights is not None:
+        made = _compiled(weights, requests, config, report, encoding)
     else:
+        assert not isinstance(policy, Weights)
         made = _torch(policy, requests, config, report, rngs)
     for chosen, rollouts in made:
         out |= {i: _trim(*own) for i, own in zip(chosen, rollouts, strict=True)}
@@ -95,16 +97,22 @@ def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | N
     return Request(task, starts, rng.random(shape, dtype=np.float32) if rng else np.empty(shape, np.float32))
 
 
-def use_compiled(policy: PolicyLike, config: DecodeConfig) -> bool:
-    """Return whether the compiled path makes this policy's rollouts."""
-    if config.path == "torch":
-        return False
-    from elgo.decode.compiled import supports
+def compiled_weights(policy: Model, config: DecodeConfig = DEFAULT) -> Weights | None:
+    """Return the weights of a policy whose rollouts the compiled path makes; None if torch makes them."""
+    from elgo.decode.compiled import as_weights
 
-    able = policy.device.type == "cpu" and supports(policy)
-    if config.path == "compiled" and not able:
+    weights = None if config.path == "torch" else as_weights(policy)
+    if weights is None and config.path == "compiled":
         raise ValueError("path is 'compiled', but the kernels know only the paper's network, on the CPU")
-    return able
+    if weights is None and isinstance(policy, Weights):
+        reason = "path is 'torch'" if config.path == "torch" else f"local_layers is {policy.config.local_layers}"
+        raise ValueError(f"{reason}, which needs the network in torch: load it with load_model")
+    return weights
+
+
+def use_compiled(policy: Model, config: DecodeConfig) -> bool:
+    """Return whether the compiled path makes this policy's rollouts."""
+    return compiled_weights(policy, config) is not None
 
 
 class _Reporter:
@@ -131,7 +139,7 @@ Groups = Iterator[tuple[list[int], list[Rollouts]]]  # requests by number, and t
 
 
 def _compiled(
-    policy: PolicyLike,
+    weights: Weights,
     requests: Sequence[Request],
     config: DecodeConfig,
     report: _Reporter,
@@ -140,19 +148,19 @@ def _compiled(
     """Roll out tasks of equal size together by compiled kernels."""
     from elgo.decode import compiled
 
-    assert compiled.supports(policy)
+    encodings = compiled.as_arrays(encoding) if encoding is not None and weights.config.global_policy else None
 
     def by_size(i: int) -> int:
         return len(requests[i].task.coords)
 
     for n, members in groupby(sorted(range(len(requests)), key=by_size), key=by_size):
-        with_table = 3 * compiled.table_bytes(policy.config, n) <= config.memory
-        need = compiled.task_bytes(policy.config, n, with_table)
+        with_table = 3 * compiled.table_bytes(weights.config, n) <= config.memory
+        need = compiled.task_bytes(weights.config, n, with_table)
         for chosen in _groups(members, cycle([need]), config.memory / 2):
             own = [requests[i] for i in chosen]
             on_steps = partial(report.running, n=n)
-            given = None if encoding is None else encoding.select(chosen)
-            yield chosen, compiled.roll_out(policy, own, with_table, config.workers, on_steps, given)
+            given = None if encodings is None else [encodings[i] for i in chosen]
+            yield chosen, compiled.roll_out(weights, own, with_table, config.workers, on_steps, given)
             report.finished(sum(len(request.starts) for request in own), n)
 
 

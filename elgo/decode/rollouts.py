@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +11,12 @@ from numpy.typing import NDArray
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import choose_starts, costs, make_task
 from elgo.decode.types import Actions
-from elgo.model.checkpoint import as_policy
+from elgo.model.checkpoint import Model, as_policy
 from elgo.problem.instance import Instance
-
-if TYPE_CHECKING:
-    from elgo.model.protocols import PolicyLike
 
 
 def rollouts(
-    policy: str | Path | PolicyLike,
+    policy: str | Path | Model,
     instance: Instance,
     starts: int | Sequence[int] | NDArray[np.integer] | None = None,
     *,
@@ -30,7 +26,7 @@ def rollouts(
 ) -> tuple[Actions, NDArray[np.float64]]:
     """Return the tours (M, T) that a policy makes from M start nodes, and their costs (M,) by the instance's distances.
 
-    - `policy`: such as load_model returns, or its name or file
+    - `policy`: as load_weights or load_model return it, or its name or file
     - `instance`: what to solve
     - `starts`: the start nodes; or how many, drawn with a fixed seed; by default all (100 above 1,000 nodes)
     - `rng`: samples the moves; by default the likeliest one is taken

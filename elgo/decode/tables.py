@@ -1,28 +1,20 @@
-"""The tables of the compiled kernels, made from a Policy. The only module of decode/ that imports torch."""
+"""The tables of the compiled kernels, made from a model's weights and the encoding of a task."""
 
 import math
-from collections.abc import Sequence
-from concurrent.futures import Executor
-from itertools import chain
-from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from numpy.typing import NDArray
 
 from elgo.decode.arithmetic import LANES, Floats, Integers
+from elgo.decode.encoder import Encoding
 from elgo.decode.global_kernels import GlobalTables, part_heads
 from elgo.decode.local_kernels import KernelConfig, LocalTables
 from elgo.decode.tiles import LANES as TILE_LANES
 from elgo.decode.tiles import PARTS
+from elgo.model.checkpoint import Weights
 from elgo.model.config import PolicyConfig
-from elgo.model.ensemble import Policy
-from elgo.model.env import make_batch
-from elgo.model.global_policy import Encoding, GlobalPolicy, split_heads
-from elgo.model.rollout import inference
-from elgo.problem.task import Task
+
+ROWS = 2**17  # scores that are computed at once: they stay in the second-level cache
 
 
 def kernel_config(config: PolicyConfig) -> KernelConfig:
@@ -41,136 +33,130 @@ def kernel_config(config: PolicyConfig) -> KernelConfig:
     )
 
 
-def make_tables(
-    policy: Policy, tasks: Sequence[Task] | Encoding, with_table: bool, threads: int, pool: Executor
-) -> tuple[list[GlobalTables], LocalTables]:
-    """Return the tables of tasks of one size, which may have been encoded before.
-
-    with_table says whether N x N factors of the glimpse are made. Each thread of the pool takes a share of the tasks:
-    that takes less time than sharing each operation.
-    """
-    if isinstance(tasks, Encoding):
-        with inference(threads):
-            return global_tables(policy, tasks, with_table), local_tables(policy)
-
-    def of_share(share: Sequence[Task]) -> list[GlobalTables]:
-        with torch.inference_mode(), _OneDnnProducts():
-            return global_tables(policy, policy.encode(make_batch(share)), with_table)
-
-    count = min(threads, len(tasks))
-    shares = [tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count] for i in range(count)]
-    with inference(threads // count):
-        made = pool.map(of_share, shares) if count > 1 else map(of_share, shares)
-        return list(chain.from_iterable(made)), local_tables(policy)
+# --- global policy ---------------------------------------------------------------------------------------------------
 
 
-class _OneDnnProducts(TorchFunctionMode):
-    """A context in which linear layers are computed by oneDNN: twice as fast as MKL where this has no AVX-512."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.linear and _HAS_ONEDNN and args[0].dtype == torch.float32:
-            x, weight, bias = args
-            return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        return func(*args, **(kwargs or {}))
+def no_global_tables(nodes: int) -> GlobalTables:
+    """Return the tables of a task of so many nodes for a model without a global policy."""
+    none, empty = np.zeros((0, 0, 0), np.float32), np.zeros((0, 0, 0, 0), np.float32)
+    zero, flat = np.zeros(nodes + -nodes % LANES, np.float32), np.zeros((0, 0), np.float32)
+    return GlobalTables(empty, none, none, flat, none, none, none, none, zero, np.zeros(0, np.int64))
 
 
-_HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def global_tables(policy: Policy, encoding: Encoding, with_table: bool) -> list[GlobalTables]:
-    """Return the tables of each task of an encoded, unpadded batch."""
-    net, batch = policy.global_, encoding.batch.coords.shape[0]
-    heads, d = policy.config.heads, policy.config.width // policy.config.heads
-    nodes = encoding.batch.coords.shape[1] + -encoding.batch.coords.shape[1] % LANES
-    if net is None:
-        none, empty = np.zeros((0, 0, 0), np.float32), np.zeros((0, 0, 0, 0), np.float32)
-        zero, flat = np.zeros(nodes, np.float32), np.zeros((0, 0), np.float32)
-        no_part = np.zeros(0, np.int64)
-        return [GlobalTables(empty, none, none, flat, none, none, none, none, zero, no_part)] * batch
-    assert isinstance(net, GlobalPolicy)
-    scale = 1 / math.sqrt(d)
-    first = encoding.query_last[:, :0] if encoding.query_first is None else encoding.query_first * scale
-    last = encoding.query_last * scale
-    load = (last.new_zeros(heads * d) if net.query_load is None else net.query_load.weight[:, 0] * scale).view(heads, d)
-    keys = encoding.keys.transpose(2, 3)  # (B, H, d, N)
-    slope = (load[:, None] @ keys).squeeze(2)
-    slope = slope - slope.amax(-1, keepdim=True)  # a factor common to all nodes, which keeps exp() in range
-    head = part_heads(heads, d)
-    first_, last_ = (numpy32(x.unflatten(2, (heads, d))) for x in (first, last))
-    table = (
-        _last_table(split_heads(last, heads), keys, head) if with_table else np.zeros((batch, 0, 0, 0, 0), np.float32)
+def global_tables(weights: Weights, encoding: Encoding, with_table: bool) -> GlobalTables:
+    """Return the tables of an encoded task; with_table says whether N x N factors of the glimpse are made."""
+    heads, n = weights.config.heads, len(encoding.keys)
+    d = weights.config.width // heads
+    scale = np.float32(1 / math.sqrt(d))
+    head, padding = part_heads(heads, d), -n % LANES
+    first = np.zeros((0, heads * d), np.float32) if encoding.query_first is None else encoding.query_first * scale
+    last = (encoding.query_last * scale).reshape(n, heads, d)
+    keys = np.ascontiguousarray(_split_heads(encoding.keys, heads).swapaxes(1, 2))  # (H, d, N)
+    load = np.zeros((heads, d), np.float32)
+    if weights.config.has_depot:
+        load = (weights.tensors["global_.query_load.weight"][:, 0] * scale).reshape(heads, d)
+    slope = (load[:, None] @ keys)[:, 0]
+    slope -= slope.max(1, keepdims=True)  # a factor common to all nodes, which keeps exp() in range
+    of_parts = np.pad(slope[head], ((0, 0), (0, padding))).reshape(-1, PARTS, n + padding)
+    return GlobalTables(
+        last=_last_table(last, keys, head) if with_table else np.zeros((0, 0, 0, 0), np.float32),
+        query_first=first.reshape(-1, heads, d),
+        query_last=last,
+        query_load=load,
+        keys=np.pad(keys, ((0, 0), (0, 0), (0, padding))),
+        values=_in_parts(_split_heads(encoding.values, heads)),
+        slope=np.ascontiguousarray(of_parts.swapaxes(1, 2)),
+        readout=_in_parts(_split_heads(encoding.readout, heads)),
+        offset=np.pad(encoding.offset, (0, padding)),
+        head=head,
     )
-    readout = encoding.readout.unflatten(2, (heads, d)).transpose(1, 2)
-    values_, readout_ = (numpy32(in_parts(x, nodes)) for x in (encoding.values, readout))
-    keys_, offset, slope_ = (numpy32(pad_nodes(x)) for x in (keys, encoding.offset, slope[:, head]))
-    slope_ = np.ascontiguousarray(slope_.reshape(batch, -1, PARTS, nodes).swapaxes(2, 3))
-    load_ = numpy32(load)
-    return [
-        GlobalTables(
-            table[i], first_[i], last_[i], load_, keys_[i], values_[i], slope_[i], readout_[i], offset[i], head
-        )
-        for i in range(batch)
-    ]
 
 
-def in_parts(x: Tensor, nodes: int) -> Tensor:
-    """Return (B, H, N, d) as tiles (B, G, nodes, 128), filled with zeros."""
-    n, d = x.shape[2:]
-    x = F.pad(x, (0, -d % TILE_LANES, 0, nodes - n)).unflatten(3, (-1, TILE_LANES)).transpose(2, 3).flatten(1, 2)
-    x = F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % PARTS))  # (B, 8 G, nodes, 16)
-    return x.unflatten(1, (-1, PARTS)).transpose(2, 3).flatten(3).contiguous()
+def _split_heads(x: Floats, heads: int) -> Floats:
+    """(N, D) -> (H, N, d)."""
+    return x.reshape(len(x), heads, -1).swapaxes(0, 1)
 
 
-def _last_table(query: Tensor, keys: Tensor, head: Integers) -> Floats:
-    """exp(q_last.k - row maximum) as (B, N, G, padded N, 8)."""
-    b, _, n, _ = query.shape
-    out = aligned_zeros((b, n, len(head) // PARTS, n + -n % LANES, PARTS))
-    for i in range(b):
-        score = query[i] @ keys[i]
-        score -= score.amax(-1, keepdim=True)
-        of_parts = score.exp_()[head].unflatten(0, (-1, PARTS))  # (G, 8, N, N)
-        torch.from_numpy(out[i])[:, :, :n] = of_parts.permute(2, 0, 3, 1)
+def _in_parts(x: Floats) -> Floats:
+    """Return (H, N, d) as tiles (G, padded N, 128), filled with zeros."""
+    heads, n, d = x.shape
+    per_head = -(-d // TILE_LANES)
+    parts = heads * per_head
+    out = np.zeros((n + -n % LANES, parts + -parts % PARTS, TILE_LANES), np.float32)
+    wide = np.zeros((n, heads, per_head * TILE_LANES), np.float32)
+    wide[:, :, :d] = x.swapaxes(0, 1)
+    out[:n, :parts] = wide.reshape(n, parts, TILE_LANES)
+    return np.ascontiguousarray(out.reshape(len(out), -1, PARTS * TILE_LANES).swapaxes(0, 1))
+
+
+def _last_table(query: Floats, keys: Floats, head: Integers) -> Floats:
+    """Return exp(q_last.k - row maximum) as (N, G, padded N, 8), from (N, H, d) and (H, d, N)."""
+    n, heads = query.shape[:2]
+    out = _aligned_zeros((n, len(head) // PARTS, n + -n % LANES, PARTS))
+    step = max(1, ROWS // (heads * n))
+    for begin in range(0, n, step):
+        score = query[begin : begin + step].swapaxes(0, 1) @ keys  # (H, rows, N)
+        score -= score.max(2, keepdims=True)
+        np.exp(score, out=score)
+        of_parts = score[head].reshape(-1, PARTS, *score.shape[1:])
+        out[begin : begin + step, :, :n] = of_parts.transpose(2, 0, 3, 1)
     return out
 
 
-def aligned_zeros(shape: tuple[int, ...]) -> Floats:
-    """Return zeros at an address that vectors do not straddle cache lines from.
-
-    numpy asks for huge pages, which random rows need, but torch aligns its memory.
-    """
+def _aligned_zeros(shape: tuple[int, ...]) -> Floats:
+    """Return zeros at an address from which vectors do not straddle cache lines."""
     size, line = math.prod(shape), 64
     raw = np.zeros(size + line // 4, np.float32)
     begin = -raw.ctypes.data % line // 4
     return raw[begin : begin + size].reshape(shape)
 
 
-def local_tables(policy: Policy) -> LocalTables:
-    """Return the local policy folded into tables."""
-    return LocalTables(*(numpy32(x) for x in local_tensors(policy)))
+# --- local policy ----------------------------------------------------------------------------------------------------
 
 
-def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same as tensors, through which gradients flow."""
-    net, folded = policy.local, policy.local.fold(len(policy.local.pe))
-    feature = torch.zeros(3, policy.config.local_width, device=folded.rank.device)
-    feature[: net.embed.in_features] = net.embed.weight.T
-    rank = F.pad(folded.rank, (0, 0, 0, -len(folded.rank) % LANES))
+def local_tables(weights: Weights) -> LocalTables:
+    """Return the local policy folded into tables: the products of `LocalPolicy.fold`, for all tokens."""
+    config, tensors = weights.config, weights.tensors
+    heads, width = config.local_heads, config.local_width
+    embed = tensors["local.embed.weight"]  # (E, F)
+    feature = np.zeros((3, width), np.float32)
+    feature[: embed.shape[1]] = embed.T
+    rank = rank_vectors(weights)
+    rank = np.pad(rank, ((0, -len(rank) % LANES), (0, 0)))
+    query = (tensors["local.query.weight"] @ tensors["local.context"]).reshape(heads, 1, -1)
+    key = tensors["local.key.weight"].reshape(heads, -1, width)
+    attend = (query @ key)[:, 0] / np.float32(math.sqrt(width // heads))
+    value = tensors["local.value.weight"].reshape(heads, -1, width).swapaxes(1, 2)
+    combine = tensors["local.combine.weight"].reshape(width, heads, -1).transpose(1, 2, 0)
+    mix = value @ combine / np.float32(math.sqrt(width))  # (H, E, E)
     # h~_c is linear in the pooled tokens of each head, and these in the weights.
-    basis = torch.cat([rank, feature, torch.zeros_like(feature[:1])])  # (T + 4, E)
-    summary = basis @ folded.mix  # (H, T + 4, E)
-    summary[0, -1] = folded.bias
-    readout = F.pad(summary.flatten(0, 1) @ basis.T, (0, -len(basis) % TILE_LANES))
-    attend, by_rank = folded.attend @ feature.T, folded.attend @ rank.T
+    basis = np.concatenate([rank, feature, np.zeros((1, width), np.float32)])  # (T + 4, E)
+    summary = basis @ mix  # (H, T + 4, E)
+    summary[0, -1] = tensors["local.combine.bias"] / np.float32(math.sqrt(width))
+    readout = summary.reshape(-1, width) @ basis.T
+    of_feature, of_rank = attend @ feature.T, attend @ rank.T
     # Softmax does not see a shift of all scores: this one, the most that features can add, keeps exp() in range.
-    most = by_rank.amax(1) + attend.abs() @ attend.new_tensor([1.0, math.pi, 1.0])
-    return attend, by_rank - most.detach()[:, None], readout
+    most = of_rank.max(1) + np.abs(of_feature) @ np.array([1.0, math.pi, 1.0], np.float32)
+    return LocalTables(
+        np.ascontiguousarray(of_feature),
+        of_rank - most[:, None],
+        np.pad(readout, ((0, 0), (0, -len(basis) % TILE_LANES))),
+    )
 
 
-def numpy32(x: Tensor) -> Floats:
-    """Return a contiguous float32 copy."""
-    return np.ascontiguousarray(x.detach().cpu().float().numpy())
+def rank_vectors(weights: Weights) -> Floats:
+    """Return what is added to W x_i of each token (T, E): b + PE(rank i); for the depot its own vector instead of b."""
+    config, bias = weights.config, weights.tensors["local.embed.bias"]
+    tokens = config.neighbours + config.has_depot
+    encoding = positional_encoding(tokens, config.local_width) if config.positional else np.zeros((tokens, len(bias)))
+    rank = (encoding + bias).astype(np.float32)
+    if config.has_depot:
+        rank[0] = encoding[0] + weights.tensors["local.depot"]
+    return rank
 
 
-def pad_nodes(x: Tensor) -> Tensor:
-    """Return x with the last axis padded with zeros to a multiple of LANES."""
-    return F.pad(x, (0, -x.shape[-1] % LANES))
+def positional_encoding(length: int, width: int) -> NDArray[np.float64]:
+    """Return sinusoids (length, width) as `elgo.model.neighbours.positional_encoding` does."""
+    scales = np.exp(np.arange(width // 2) * (-math.log(10_000.0) / max(width // 2 - 1, 1)))
+    angle = np.arange(length)[:, None] * scales
+    return np.pad(np.concatenate([np.sin(angle), np.cos(angle)], axis=1), ((0, 0), (0, width % 2)))

@@ -1,13 +1,13 @@
-"""Weights on disk: safetensors with the config in the header. Reading them needs numpy only, a Policy needs torch."""
+"""Weights on disk: safetensors with the config in the header. They are a model without torch; a Policy needs torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from elgo.model.config import PolicyConfig, make_section
-from elgo.model.device import find_device
+from elgo.model.device import find_device, is_gpu, require_torch
+from elgo.model.shapes import local_shapes, tensor_shapes
 from elgo.problem.files import atomic_write
 from elgo.problem.task import ProblemName
 
@@ -26,12 +27,19 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parent / "weights"
 
 
-class Weights(NamedTuple):
-    """The content of a weights file."""
+Model: TypeAlias = "Weights | PolicyLike"
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The content of a weights file: a model that runs on a CPU without torch."""
 
     config: PolicyConfig
-    tensors: dict[str, NDArray[np.float32]]
-    training: str  # how they were trained, in a sentence
+    tensors: Mapping[str, NDArray[np.float32]]
+    training: str = ""  # how they were trained, in a sentence
+
+    def __repr__(self) -> str:
+        return f"Weights({self.config.problem}, {sum(x.size for x in self.tensors.values())} parameters)"
 
 
 def model_names() -> list[str]:
@@ -51,34 +59,66 @@ def model_file(name: str | Path, problem: ProblemName | None = None) -> Path:
     raise ValueError(f"model is {str(name)!r}; there are {known}, or name a FILE.safetensors")
 
 
+def load_weights(name: str | Path, problem: ProblemName | None = None) -> Weights:
+    """Return the model of a name in the package ("elg-tsp", or "elg" and the problem) or of FILE.safetensors.
+
+    It runs on a CPU and needs no torch. Each version of a file is read once: do not change its arrays.
+    Raises ValueError if it is not the paper's network, or for another problem.
+    """
+    file = model_file(name, problem)
+    return _load_weights(file, _version(file), problem)
+
+
 def load_model(
     name: str | Path,
     problem: ProblemName | None = None,
     global_policy: MakeGlobalPolicy | None = None,
     device: str = "cpu",
 ) -> Policy:
-    """Return the policy of a name in the package ("elg-tsp", or "elg" and the problem) or of FILE.safetensors.
+    """Return the network in torch of a name in the package ("elg-tsp", or "elg" and the problem) or FILE.safetensors.
 
-    Each version of a file is read once: copy the policy with copy.deepcopy before you change its parameters.
-    `global_policy` makes the one that the file was trained with, if it is not the paper's. `device` is cpu, cuda,
-    cuda:NUMBER or auto, a GPU if there is one. Raises ValueError if the policy is for another problem.
+    It needs the extra `elgo[train]`. Each version of a file is read once: copy the policy with copy.deepcopy before you
+    change its parameters. `global_policy` makes the one that the file was trained with, if it is not the paper's.
+    `device` is cpu, cuda, cuda:NUMBER or auto, a GPU if there is one. Raises ValueError if the policy is for another
+    problem.
     """
+    require_torch("load_model")
     file = model_file(name, problem)
     if global_policy is not None:
         return load_policy(file, problem, global_policy).to(find_device(device))
-    return _load(file, file.stat().st_mtime_ns if file.is_file() else 0, problem, device)
+    return _load(file, _version(file), problem, device)
 
 
-def as_policy(model: str | Path | PolicyLike, problem: ProblemName, device: str = "cpu") -> PolicyLike:
-    """Return the model of a name or file on a device, or what is a policy already, where it is.
+def as_policy(model: str | Path | Model, problem: ProblemName, device: str = "cpu") -> Model:
+    """Return the model of a name or file, or what is a model already, where it is.
 
+    By name it comes without torch, unless it is to run on a GPU or the compiled path does not know its network.
     Raises ValueError if it is for another problem.
     """
     if isinstance(model, str | Path):
+        weights = load_weights(model, problem)
+        if weights.config.compiled and not is_gpu(device):
+            return weights
         return load_model(model, problem, device=device)
+    check_problem(model, problem)
+    return model
+
+
+def check_problem(model: Model, problem: ProblemName) -> None:
+    """Raise ValueError if the model is for another problem."""
     if model.config.problem != problem:
         raise ValueError(f"the policy's problem is {model.config.problem!r}, but the instance needs {problem!r}")
-    return model
+
+
+def _version(file: Path) -> int:
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+@lru_cache(maxsize=4)
+def _load_weights(file: Path, modified: int, problem: ProblemName | None) -> Weights:
+    weights = read_weights(file, problem)
+    check_tensors(file, tensor_shapes(weights.config), weights.tensors)
+    return weights
 
 
 @lru_cache(maxsize=4)
@@ -100,10 +140,16 @@ def load_policy(
     import torch
 
     from elgo.model.ensemble import Policy
-    from elgo.model.global_policy import GlobalPolicy
 
     weights = read_weights(path, problem)
-    policy = Policy(weights.config, global_policy or GlobalPolicy)
+    # Before anything is built: what a config asks for may be more than any memory.
+    if global_policy is None:
+        check_tensors(path, tensor_shapes(weights.config), weights.tensors)
+    else:
+        local = {name: value for name, value in weights.tensors.items() if name.startswith("local.")}
+        check_tensors(path, local_shapes(weights.config), local)
+    with torch.random.fork_rng(devices=[]):  # parameters are drawn before they are replaced
+        policy = Policy(weights.config, global_policy) if global_policy else Policy(weights.config)
     expected = {name: tuple(value.shape) for name, value in policy.state_dict().items()}
     check_tensors(path, expected, weights.tensors)
     policy.load_state_dict({name: torch.from_numpy(value) for name, value in weights.tensors.items()})
@@ -112,6 +158,8 @@ def load_policy(
 
 def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
     """Return the content of a weights file; ValueError if it is not one, or one for another problem."""
+    if path.exists() and not path.is_file():  # opening a FIFO may never end
+        raise ValueError(f"{path}: is not a regular file")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +9,8 @@ from elgo.problem.augment import NORMALISATIONS, Normalisation
 from elgo.problem.task import PROBLEMS, ProblemName
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
+# Far beyond any use: what a config in a foreign file can make a network cost before its tensors are looked at.
+MOST = {"neighbours": 1000, "layers": 100, "local_layers": 100, "width": 4096, "hidden": 2**15, "local_width": 1024}
 
 T = TypeVar("T")
 
@@ -19,6 +20,13 @@ def check_at_least(config: object, **least: float) -> None:
     for name, low in least.items():
         if not getattr(config, name) >= low:  # also true of NaN
             raise ValueError(f"{name} is {getattr(config, name)}, must be at least {low}")
+
+
+def check_at_most(config: object, **most: float) -> None:
+    """Raise ValueError that names the first field that is more than its highest value."""
+    for name, high in most.items():
+        if not getattr(config, name) <= high:
+            raise ValueError(f"{name} is {getattr(config, name)}, must be at most {high}")
 
 
 def check_choice(config: object, **choices: tuple[str, ...]) -> None:
@@ -60,17 +68,25 @@ class PolicyConfig:
             object.__setattr__(self, "neighbours", NEIGHBOURS[self.problem])
         check_at_least(self, neighbours=1, width=1, heads=1, layers=1, hidden=1, local_width=1, local_heads=1)
         check_at_least(self, local_layers=0)
+        check_at_most(self, **MOST)
         if self.width % self.heads or self.local_width % self.local_heads:
             raise ValueError("width must be a multiple of heads, and local_width of local_heads")
         check_choice(self, coordinates=("polar", "euclidean"), normalisation=NORMALISATIONS)
-        if not (1 <= self.xi < math.inf and 0 < self.clip < math.inf):
-            raise ValueError(f"xi is {self.xi} and clip is {self.clip}: xi must be at least 1, clip positive")
+        if not (1 <= self.xi <= 1e6 and 0 < self.clip <= 1e6):
+            raise ValueError(
+                f"xi is {self.xi} and clip is {self.clip}: xi must be at least 1, clip positive, both at most 1e6"
+            )
         if not (self.global_policy or self.local_policy):
             raise ValueError("global_policy and local_policy are both off")
 
     @property
     def has_depot(self) -> bool:
         return self.problem == "cvrp"
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled path knows the network: the local policy has no layers. Torch knows them all."""
+        return self.local_layers == 0
 
     @property
     def radius_slack(self) -> float:

@@ -28,13 +28,6 @@ class Encoding(NamedTuple):
     readout: Tensor  # (B, N, D) and
     offset: Tensor  # (B, N): u_global = heads of the glimpse . readout + offset
 
-    def select(self, rows: list[int]) -> Encoding:
-        """Return that of some of the instances."""
-        index, (batch, last, first, *rest) = torch.tensor(rows), self
-        return Encoding(
-            batch.select(index), last[index], None if first is None else first[index], *(x[index] for x in rest)
-        )
-
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, N, D) -> (B, H, N, D/H)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +24,28 @@ class Rolled(NamedTuple):
     confidence: Tensor | None  # (B, M, T) probability of the likeliest node at each sampled move, 0 for the start
 
 
+class _TorchThreads:
+    """What torch had before the first of the blocks of `torch_threads` that overlap on several threads."""
+
+    lock, users, before = Lock(), 0, 0
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch use so many threads in the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    """Let torch use so many threads in the block. The last of several overlapping blocks takes it back."""
+    state = _TorchThreads
+    with state.lock:
+        if state.users == 0:
+            state.before = torch.get_num_threads()
+        outer = torch.get_num_threads()
+        state.users += 1
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with state.lock:
+            state.users -= 1
+            torch.set_num_threads(outer if state.users else state.before)
 
 
 @contextmanager

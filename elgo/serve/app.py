@@ -38,10 +38,12 @@ from elgo.serve.models import (
     JobBody,
     JobView,
     SummaryView,
+    TraceView,
 )
 from elgo.serve.runner import Runner
 from elgo.serve.security import Security
 from elgo.serve.store import StoreError
+from elgo.serve.trace import trace_construction
 from elgo.serve.views import Jobs
 
 HERE = Path(__file__).parent
@@ -50,6 +52,7 @@ SOLVE_EXTRA_SECONDS = 30.0  # that POST /solve waits beyond the time limit
 POLL_SECONDS = 0.05
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many jobs.")]
+Start = Annotated[int | None, Query(description="Node at which the construction begins.")]
 Suffix = Literal["sol", "geojson", "csv", "json"]
 _Described = dict[int | str, dict[str, Any]]
 _ERRORS: _Described = {422: {"model": ErrorView, "description": "What is wrong, and the field."}}
@@ -170,6 +173,13 @@ def _add_reading(app: FastAPI, jobs: Jobs, runner: Runner, closing: Event) -> No
         file = jobs.export(id, suffix)
         headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
         return Response(file.text, media_type=file.media_type, headers=headers)
+
+    @app.get("/jobs/{id}/trace", responses=_NOT_FOUND)
+    def trace(id: str, start: Start = None) -> TraceView:
+        """Return every step of one greedy construction by the policy, with the scores of its parts."""
+        number = jobs.find(id).number
+        options = runner.store.request(number).options
+        return trace_construction(jobs.problem(number).instance, options.model or options.start or "elg", start)
 
 
 def _add_others(app: FastAPI, runner: Runner, responses: Counter[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic.config import JsonDict
 
 MOST_GENERATED = 10_000  # customers
 
@@ -12,6 +13,16 @@ State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Problem = Literal["tsp", "cvrp"]
 Routes = list[list[int]]
 Name = Annotated[str, Field(max_length=200)]
+
+_EXAMPLE: JsonDict = {
+    "instance": {
+        "name": "four customers",
+        "coordinates": [[0, 0], [0, 2], [2, 2], [2, 0], [1, 3]],
+        "demand": [0, 1, 1, 1, 1],
+        "capacity": 2,
+    },
+    "options": {"seconds": 0.1},
+}
 
 
 class Body(BaseModel):
@@ -59,6 +70,8 @@ class Options(Body):
 
 class JobBody(Body):
     """An instance and how to solve it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     instance: InstanceBody
     options: Options = Options()
@@ -148,6 +161,33 @@ class JobView(SummaryView):
     history: list[tuple[float, float, str]]
     warnings: list[str]
     unit: str = Field(description="Of cost and lengths: m, km or empty.")
+
+
+class CandidateView(BaseModel):
+    """A node that the local policy sees; the scores add up to what tanh and softmax turn into the probability."""
+
+    node: int
+    global_: float = Field(
+        serialization_alias="global", description="Score of the global policy, less the penalty of distance."
+    )
+    local: float = Field(description="Score of the local policy.")
+    probability: float
+
+
+class StepView(BaseModel):
+    """A step of a construction; the load is that of the vehicle at the current node."""
+
+    current: int
+    chosen: int
+    load: float | None
+    candidates: list[CandidateView]
+
+
+class TraceView(BaseModel):
+    """A greedy construction by a policy."""
+
+    model: str
+    steps: list[StepView]
 
 
 class HealthView(BaseModel):

@@ -79,12 +79,12 @@ def is_cross_site(headers: Headers, origins: Sequence[str]) -> bool:
 def _has_token(headers: Headers, token: str) -> bool:
     """True for `Bearer TOKEN`, and for Basic with TOKEN as the password, which browsers ask for."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
-    given = value.strip()
+    given = value.strip().encode("latin-1")  # as it was sent
     if scheme.lower() == "basic":
         try:
-            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+            given = base64.b64decode(given, validate=True).partition(b":")[2]
+        except binascii.Error:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return secrets.compare_digest(given.encode(), token.encode())
+    return secrets.compare_digest(given, token.encode())

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elgo.model.device import check_device
 from elgo.problem.augment import SYMMETRIES
+from elgo.problem.cores import available_cores
 from elgo.problem.instance import Instance
 
 if TYPE_CHECKING:
-    from elgo.model.protocols import PolicyLike
+    from elgo.model.checkpoint import Model
 
 LEAST_SECONDS, MOST_SECONDS = 5.0, 60.0  # default time limit of the smallest and of the largest instances
 SECONDS_PER_NODE = 0.01  # default time limit in between
+
+MOST_THREADS = 1024
 
 ModelName = str | Path  # of a model in the package, or FILE.safetensors
 
@@ -26,13 +28,13 @@ class SolveConfig:
 
     By default the search starts from a classical construction, and no model is loaded. `start` is a model whose best
     rollout is the start instead; `policy_only` takes the best rollout of `model` and does not search. A model is a name
-    such as "elg", FILE.safetensors, or a policy itself.
+    such as "elg", FILE.safetensors, or what load_weights or load_model return.
     """
 
     time_limit: float | None = None  # seconds for the whole call; default: 5 to 60, by the size
-    start: ModelName | PolicyLike | None = None  # model to start the search from
+    start: ModelName | Model | None = None  # model to start the search from
     policy_only: bool = False  # no search, and no time limit
-    model: ModelName | PolicyLike | None = None  # model of policy_only; default: "elg"
+    model: ModelName | Model | None = None  # model of policy_only; default: "elg"
     starts: int | None = None  # nodes that rollouts start at; default: all up to 1,000, 100 above; for `start` 16
     symmetries: int | None = None  # under which rollouts are made; default: 8; for `start` 1
     seed: int = 0  # of all randomness
@@ -48,6 +50,8 @@ class SolveConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, must be at least 1")
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise ValueError(f"threads is {self.threads}, must be at most {MOST_THREADS}")
         if self.symmetries is not None and not 1 <= self.symmetries <= SYMMETRIES:
             raise ValueError(f"symmetries is {self.symmetries}, must be 1..{SYMMETRIES}")
         if self.seed < 0:
@@ -75,7 +79,7 @@ class SolveConfig:
             raise ValueError(f"device is {self.device}, but it needs a policy: start or policy_only")
 
     @property
-    def policy(self) -> ModelName | PolicyLike | None:
+    def policy(self) -> ModelName | Model | None:
         """The model whose rollouts are made, if any."""
         if not self.policy_only:
             return self.start
@@ -84,13 +88,13 @@ class SolveConfig:
     @property
     def workers(self) -> int:
         """The number of threads: as given, or one per core that this process may use."""
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or available_cores()
 
     def limit(self, instance: Instance) -> float:
         """Return the seconds for this instance: as given, or by its size."""
         return self.time_limit or min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_PER_NODE * instance.size))
 
 
-def _text(model: ModelName | PolicyLike) -> str:
+def _text(model: ModelName | Model) -> str:
     """Return a model's name in quotes, or that of its class: the text of a network has many lines."""
     return f"'{model}'" if isinstance(model, str | Path) else type(model).__name__

@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elgo.decode.decoder import DecodeConfig, decode, use_compiled
 from elgo.decode.multistart import augmentations, best_solution, start_count, with_few_routes
-from elgo.model.checkpoint import as_policy
+from elgo.model.checkpoint import Model, as_policy
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -22,9 +21,6 @@ from elgo.problem.task import ProblemName, Task
 from elgo.solve.config import ModelName, SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnProgress
-
-if TYPE_CHECKING:
-    from elgo.model.protocols import PolicyLike
 
 Nodes = NDArray[np.int64]
 
@@ -66,7 +62,7 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     incumbent.offer(solution, "policy")
 
 
-def policy_start(policy: PolicyLike, incumbent: Incumbent) -> bool:
+def policy_start(policy: Model, incumbent: Incumbent) -> bool:
     """Offer the best rollout of the policy that the search is to start from; False if none is ready in time.
 
     The rollouts are made in rounds: first one start node per thread, then twice as many each time. What is not done
@@ -108,7 +104,7 @@ def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
     return start_count(instance.customers, config.starts), config.symmetries or SYMMETRIES
 
 
-def load_policy(model: ModelName | PolicyLike, problem: ProblemName, device: str = "auto") -> PolicyLike:
+def load_policy(model: ModelName | Model, problem: ProblemName, device: str = "auto") -> Model:
     """Return the policy of a model, with the decoder loaded, or compiled the first time ever."""
     policy = as_policy(model, problem, device)
     if use_compiled(policy, DecodeConfig()):
@@ -126,7 +122,7 @@ def _rounds(count: int, first: int) -> Iterator[slice]:
 
 
 def _best_rollout(
-    policy: PolicyLike, incumbent: Incumbent, tasks: list[Task], starts: Sequence[Nodes], on_progress: OnProgress | None
+    policy: Model, incumbent: Incumbent, tasks: list[Task], starts: Sequence[Nodes], on_progress: OnProgress | None
 ) -> Solution | None:
     """Return the best solution of the rollouts; None if all have more routes than there are vehicles."""
     config = incumbent.config

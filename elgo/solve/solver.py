@@ -16,6 +16,7 @@ from elgo.solve.incumbent import Incumbent, OnImprovement, OnProgress
 from elgo.solve.result import Result
 
 if TYPE_CHECKING:
+    from elgo.model.checkpoint import Weights
     from elgo.model.protocols import PolicyLike
 
 
@@ -97,7 +98,7 @@ def _start_and_search(incumbent: Incumbent) -> None:
         search(data, incumbent)
 
 
-def _load(instance: Instance, config: SolveConfig) -> PolicyLike | None:
+def _load(instance: Instance, config: SolveConfig) -> Weights | PolicyLike | None:
     """Load the kernels that the search needs; return the model to start from, if any."""
     from elgo.solve.search import load_kernels
 

@@ -5,20 +5,24 @@ make the gradient in the same pass, block by block, while everything is in the c
 torch.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from elgo.decode.arithmetic import Integers
-from elgo.decode.compiled import one_blas_thread, supports
+from elgo.decode.arithmetic import LANES, Integers
+from elgo.decode.blas import one_blas_thread
+from elgo.decode.compiled import supports
 from elgo.decode.local_kernels import LocalTables, neighbour_lists
-from elgo.decode.tables import kernel_config, local_tensors, pad_nodes
+from elgo.decode.tables import kernel_config
+from elgo.decode.tiles import LANES as TILE_LANES
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, State, gather_nodes, make_batch
@@ -114,13 +118,33 @@ def compiled_sum(policy: Policy, encoding: Encoding, moves: Moves) -> Tensor:
     )
 
 
+def local_tensors(policy: Policy) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `elgo.decode.tables.local_tables` as tensors, through which gradients flow."""
+    net, folded = policy.local, policy.local.fold(len(policy.local.pe))
+    feature = torch.zeros(3, policy.config.local_width, device=folded.rank.device)
+    feature[: net.embed.in_features] = net.embed.weight.T
+    rank = F.pad(folded.rank, (0, 0, 0, -len(folded.rank) % LANES))
+    basis = torch.cat([rank, feature, torch.zeros_like(feature[:1])])  # (T + 4, E)
+    summary = basis @ folded.mix  # (H, T + 4, E)
+    summary[0, -1] = folded.bias
+    readout = F.pad(summary.flatten(0, 1) @ basis.T, (0, -len(basis) % TILE_LANES))
+    attend, by_rank = folded.attend @ feature.T, folded.attend @ rank.T
+    most = by_rank.amax(1) + attend.abs() @ attend.new_tensor([1.0, math.pi, 1.0])
+    return attend, by_rank - most.detach()[:, None], readout
+
+
+def _pad_nodes(x: Tensor) -> Tensor:
+    """Return x with the last axis padded with zeros to a multiple of LANES."""
+    return F.pad(x, (0, -x.shape[-1] % LANES))
+
+
 def _jobs(policy: Policy, encoding: Encoding, moves: Moves) -> tuple[list[_Job], Tensor]:
     """Return each task's states, and for all tasks together what first nodes (TSP) or loads (CVRP) add to queries."""
     batch, net, config = encoding.batch, policy.global_, kernel_config(policy.config)
     assert isinstance(net, GlobalPolicy)
     actions, weight = moves.actions.numpy(), moves.weight.numpy()
-    demand = pad_nodes(batch.demand).numpy()
-    ends = pad_nodes(torch.zeros_like(batch.demand) if moves.route_ends is None else moves.route_ends).float().numpy()
+    demand = _pad_nodes(batch.demand).numpy()
+    ends = _pad_nodes(torch.zeros_like(batch.demand) if moves.route_ends is None else moves.route_ends).float().numpy()
     jobs, loads, begin, sizes = [], [], 0, batch.size.tolist()
     for i in range(len(actions)):
         size, capacity, any_end = int(sizes[i]), int(batch.capacity[i]), moves.route_ends is not None

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.decode.multistart import make_task, routes
-from elgo.model.checkpoint import as_policy
+from elgo.model.checkpoint import check_problem, load_model
+from elgo.model.device import require_torch
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 
@@ -33,12 +34,15 @@ def log_prob(
     A route of a CVRP ends with the depot's 0, the last one too: that move has a probability like all others.
     Raises ValueError for a tour that is not a solution of the instance.
     """
+    require_torch("log_prob")
     import torch
 
     from elgo.model.env import make_batch
     from elgo.model.rollout import log_prob as batch_log_prob
 
-    policy = as_policy(policy, instance.problem)
+    if isinstance(policy, str | Path):
+        policy = load_model(policy, instance.problem)
+    check_problem(policy, instance.problem)
     task = make_task(instance, policy.config.normalisation)
     sequences = [_moves(instance, number, np.asarray(tour)) for number, tour in enumerate(tours)]
     longest = max(map(len, sequences), default=0)

@@ -181,7 +181,7 @@
   panel.append(element("div", "legend", element("span", ""), element("span", "", "no."), element("span", "", "stops, load"),
     element("span", "", "length")));
   panel.append(...data.routes.map(legendOf));
-  panel.append(element("footer", "note", `Made by elgo ${data.version}.`));
+  panel.append(element("footer", "note", "Made by elgo."));
 
   map.on("zoomend resize", placeNames);
   map.fitBounds(L.latLngBounds(data.places), { padding: [40, 40], animate: false });

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from elgo import __version__
 from elgo.problem.distances import FloatArray
 from elgo.problem.files.text import format_number, printable
 from elgo.problem.instance import Instance, Metric
@@ -39,7 +38,7 @@ _NOTES = {
 
 
 def format_map(solution: Solution, stops: Stops, tiles: str | None = None) -> str:
-    """Return the page; `tiles` is the URL of street tiles with {z}, {x} and {y}, "osm", or None for a blank ground.
+    """Return the page; `tiles` is the URL of street tiles with {z}, {x} and {y}, "osm", or None for no background.
 
     Raises ValueError if there are no coordinates, or tiles for coordinates that are not latitude and longitude.
     """
@@ -69,7 +68,6 @@ def map_data(solution: Solution, stops: Stops, tiles: str | None = None) -> dict
         "title": printable(instance.name),
         "summary": _summary(solution, len(routes)),
         "note": _NOTES[_kind_of_distance(instance, stops)],
-        "version": __version__,
         "tiles": url,
         "credit": _CREDIT if url == OPEN_STREET_MAP else "",
         "plane": stops.degrees is None,

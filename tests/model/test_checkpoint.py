@@ -13,7 +13,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from samples import after, random_policy, random_task, small_config
 
-from elgo.model.checkpoint import as_policy, load_model, load_policy, model_file, model_names, save_policy
+from elgo.model.checkpoint import (
+    as_policy,
+    load_model,
+    load_policy,
+    load_weights,
+    model_file,
+    model_names,
+    save_policy,
+)
 from elgo.model.config import PolicyConfig
 from elgo.problem.task import PROBLEMS
 
@@ -83,7 +91,8 @@ def test_a_model_is_found_by_name_or_file(tmp_path: Path) -> None:
 def test_what_is_a_policy_already_is_returned_itself() -> None:
     policy = random_policy(small_config("tsp"))
     assert as_policy(policy, "tsp") is policy
-    assert as_policy("elg", "tsp") is load_model("elg", "tsp")
+    assert as_policy("elg", "tsp") is load_weights("elg", "tsp")
+    assert as_policy(load_weights("elg", "tsp"), "tsp") is load_weights("elg", "tsp")
     with pytest.raises(ValueError, match="the policy's problem is 'tsp', but the instance needs 'cvrp'"):
         as_policy(policy, "cvrp")
     with pytest.raises(ValueError, match=r"elg-tsp.safetensors: problem is 'tsp', but the instance needs 'cvrp'"):
@@ -164,3 +173,5 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         bad = tmp_path / "bad.safetensors"
         bad.write_bytes(content)
         refuses(bad, "not a safetensors file")
+    os.mkfifo(tmp_path / "fifo.safetensors")
+    refuses(tmp_path / "fifo.safetensors", "is not a regular file")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from samples import random_policy, small_config
 
-from elgo.model.checkpoint import as_policy, load_model, save_policy
+from elgo.model.checkpoint import Weights, as_policy, load_model, save_policy
 from elgo.model.device import check_device, find_device
 
 
@@ -53,8 +53,10 @@ def test_a_model_is_loaded_once_for_each_device(tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "a.safetensors"
     save_policy(file, random_policy(small_config("tsp")), "random")
     on_cpu = load_model(file, "tsp")
-    assert on_cpu is as_policy(file, "tsp")
+    assert on_cpu is load_model(file, "tsp")
     monkeypatch.setattr("elgo.model.checkpoint.find_device", lambda name: torch.device("meta"))  # stands for a GPU
     moved = load_model(file, "tsp", device="cuda")
     assert (moved.device.type, on_cpu.device.type) == ("meta", "cpu")
+    assert as_policy(file, "tsp", "cuda") is moved
+    assert isinstance(as_policy(file, "tsp", "cpu"), Weights)
     assert as_policy(on_cpu, "tsp", "cuda") is on_cpu  # a policy itself stays where it is

@@ -445,7 +445,7 @@ def test_encoding_and_stepping_leave_no_trace_in_the_policy() -> None:
         ({"local_width": 30, "local_heads": 4}, "local_width of local_heads"),
         ({"coordinates": "spherical"}, "coordinates is 'spherical', must be one of polar, euclidean"),
         ({"normalisation": "unit"}, "normalisation is 'unit', must be one of fit, raw, official"),
-        ({"xi": 0.5}, "xi is 0.5 and clip is 50.0: xi must be at least 1, clip positive"),
+        ({"xi": 0.5}, "xi is 0.5 and clip is 50.0: xi must be at least 1, clip positive, both at most 1e6"),
         ({"global_policy": False, "local_policy": False}, "global_policy and local_policy are both off"),
     ],
 )

@@ -140,6 +140,38 @@ def test_the_policy(client: httpx.Client, options: dict[str, Any]) -> None:
         assert (job["seconds"], job["solution"]["source"]) == (None, "policy")
 
 
+@pytest.mark.parametrize("instance", [cvrp(25), tsp(25)], ids=["cvrp", "tsp"])
+def test_a_trace_is_the_policys_construction(client: httpx.Client, instance: dict[str, Any]) -> None:
+    id = submit(client, instance)
+    answer = client.get(f"/jobs/{id}/trace", params={"start": 7}).json()
+    steps, depots = answer["steps"], [0] if "demand" in instance else []
+    visited = [7, *(step["chosen"] for step in steps)]
+    assert [step["current"] for step in steps] == visited[:-1]
+    assert sorted(node for node in visited if node or not depots) == list(range(len(depots), len(depots) + 25))
+    problem = elgo.Instance("a", instance["coordinates"], "EXACT_2D", instance.get("demand"), instance.get("capacity"))
+    expected = elgo.explain_step("elg", problem, visited[:9])
+    for candidate in steps[8]["candidates"]:
+        assert candidate["probability"] == pytest.approx(float(expected.probability[candidate["node"]]), abs=1e-5)
+        assert candidate["local"] == pytest.approx(float(expected.local_scores[candidate["node"]]), abs=1e-4)
+    assert steps[8]["chosen"] == int(expected.probability.argmax())
+    if depots:
+        assert max(step["load"] for step in steps) == 5
+        assert [step["load"] for step in steps][:2] == [1, 2]
+    tours, _ = elgo.rollouts("elg", problem, starts=[7])
+    assert tours[0, : len(visited)].tolist() == visited
+    assert client.get(f"/jobs/{id}/trace").json()["steps"][0]["current"] == len(depots)
+    for start in (-1, 26, 0 if depots else 25):
+        refused = client.get(f"/jobs/{id}/trace", params={"start": start})
+        assert (refused.status_code, refused.json()["field"]) == (422, "start")
+    ended(client, id)
+
+
+def test_a_trace_is_short(client: httpx.Client) -> None:
+    id = submit(client, tsp(301))
+    assert client.get(f"/jobs/{id}/trace").status_code == 422
+    client.delete(f"/jobs/{id}")
+
+
 def test_the_latest_jobs(client: httpx.Client) -> None:
     ids = [submit(client, tsp(name=f"number {i}")) for i in range(3)]
     rows = client.get("/jobs", params={"limit": 2}).json()

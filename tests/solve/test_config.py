@@ -54,3 +54,8 @@ def test_a_policy_is_named_by_its_class() -> None:
 def test_config_errors(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SolveConfig(**changes)
+
+
+def test_threads_have_a_bound() -> None:
+    with pytest.raises(ValueError, match="threads is 1025, must be at most 1024"):
+        SolveConfig(threads=1025)

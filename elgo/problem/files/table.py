@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elgo.problem.distances import FloatArray
-from elgo.problem.files.text import is_number, quoted
+from elgo.problem.files.text import quoted
 
 DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # how Excel is told the delimiter
@@ -61,13 +62,13 @@ def parse_table(text: str, known: Callable[[str], bool]) -> Table:
     width = len(header)
     while width and not header[width - 1] and not any(any(cells[width - 1 :]) for _, cells in rows):
         width -= 1
-    table = [Row(number, line, cells) for number, (line, cells) in enumerate(rows, start=1)]
-    for row in table:
-        if len(row.cells) < width or any(row.cells[width:]):
-            raise ValueError(f"{row} has {len(row.cells)} cells, but the header has {width}")
-    rows_cut = tuple(row._replace(cells=row.cells[:width]) for row in table)
+    table = []
+    for number, (line, cells) in enumerate(rows, start=1):
+        table.append(Row(number, line, cells[:width]))
+        if len(cells) < width or any(cells[width:]):
+            raise ValueError(f"{table[-1]} has {len(cells)} cells, but the header has {width}")
     names = [name or f"column {i}" for i, name in enumerate(header[:width], start=1)]
-    return Table(tuple(names), rows_cut, delimiter, tuple(comment_lines(text)))
+    return Table(tuple(names), tuple(table), delimiter, tuple(comment_lines(text)))
 
 
 def parse_cells(text: str) -> tuple[list[list[str]], str]:
@@ -133,8 +134,11 @@ def to_number(cell: str, decimal: str) -> float:
     """Return a cell as a number, NaN if it is none, infinite, or has another decimal mark."""
     if decimal == ",":
         cell = "" if "." in cell else cell.replace(",", ".")
-    value = float(cell) if is_number(cell) else np.nan
-    return value if np.isfinite(value) else np.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
 def parse_column(rows: Sequence[Row], cells: Sequence[str], column: str, decimal: str) -> FloatArray:

@@ -43,7 +43,7 @@ export class CostChart {
     const gap = { ...axis, side: 1, scale: "cost", size: 60, grid: { show: false } };
     gap.values = (_, ticks) => ticks.map((tick) => percent(100 * (tick / bestKnown - 1)));
     return {
-      width: this.element.clientWidth, height: HEIGHT, padding: [8, 8, 0, 0], legend: { show: runs.length > 1, live: false },
+      width: this.element.clientWidth, height: HEIGHT, padding: [8, 28, 0, 0], legend: { show: runs.length > 1, live: false },
       cursor: { y: false, drag: { x: false, y: false } },
       scales: {
         x: { time: false, distr: 3, range: (_, low, high) => [AT_ONCE, Math.max(0.1, high)] },
@@ -58,7 +58,8 @@ export class CostChart {
         { label: "time" },
         ...runs.map((run, i) => ({
           label: run.label, scale: "cost", stroke: strokes[i], width: 2.2, dash: DASHES[i],
-          paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, spanGaps: true,
+          paths: uPlot.paths.stepped({ align: 1 }), spanGaps: true,
+          points: { show: () => this.runs[i]?.history.length === 1, size: 8, fill: strokes[i] },
         })),
       ],
     };

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from browser import CHROMIUM, DRIVER, Page
-from servers import ROOT, serving, wait_until
+from servers import ROOT, cvrp, ended, serving, submit, wait_until
 
 import elgo
 
@@ -38,8 +38,10 @@ document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubb
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running service."""
+    """The address of a running service whose kernels are loaded."""
     with serving(tmp_path_factory.mktemp("service") / "jobs.sqlite") as server:
+        with server.client() as client:
+            ended(client, submit(client, cvrp()))
         yield server.url
 
 
@@ -270,8 +272,8 @@ def test_the_curl_command_sends_what_is_on_the_screen(page: Page, address: str, 
         page.fill("#click-stops", STOPS)
     page.click("details summary")
     text = page.text("#curl").partition("\n")[2]
-    ended = subprocess.run(["sh", "-c", text], cwd=EXAMPLE.parent, capture_output=True, text=True, check=True)
-    job = get(f"{address}/jobs/{json.loads(ended.stdout)['id']}")
+    sent = subprocess.run(["sh", "-c", text], cwd=EXAMPLE.parent, capture_output=True, text=True, check=True)
+    job = get(f"{address}/jobs/{json.loads(sent.stdout)['id']}")
     assert job["options"]["seconds"] == 0.5
     assert len(job["instance"]["coordinates"]) == {"file": 116, "generate": 101, "click": 6}[kind]
     assert shlex.split(text)[0] == "curl"

@@ -27,6 +27,7 @@ NOT_RUN = {  # beginning of a command -> why
     "make ": "runs these tests, among others; its targets are checked instead",
     ".venv/bin/pre-commit install": "would change the repository that the tests are in",
     "elgo data fetch": "needs a network; tests/bench covers it",
+    "elgo serve": "runs until it is stopped; tests/serve covers it",
 }
 SMALLER = {  # beginning of a command -> options that make it short; of options given twice the last one counts
     "elgo solve": "--time-limit 0.5",

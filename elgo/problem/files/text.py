@@ -44,13 +44,13 @@ def read_text(path: PathLike, suffixes: Sequence[str]) -> str:
     except OSError as error:
         raise ElgoError(f"{path}: cannot be read ({error.strerror})") from None
     with errors_name(path):
-        text = _decode(data)
+        text = decode_text(data)
         if not text.strip():
             raise ElgoError("the file is empty")
         return text
 
 
-def _decode(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Return the text of a file's bytes. Excel writes UTF-8 or UTF-16 with a byte-order mark, or Windows-1252."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:

@@ -1,0 +1,251 @@
+"""Load a service with many clients at once, and check every answer.
+
+    python benchmarks/load.py            elgo serve, 200 clients for 60 s
+    python benchmarks/load.py vroom      VROOM behind a minimal server, under the same load
+
+Options: --clients 200, --seconds 60, --workers 2, --queue 100. Clients send random instances of 20 to 1,000 customers
+with limits of 0.5 to 2 s one after the other, and wait as long as a 429 tells them. Printed are the jobs that were
+accepted, answered and feasible with the stated cost; how long a 429 takes; how late answers are (finished - started -
+seconds); how long they waited; and the memory of the server and its workers over time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from elgo.problem.generate import as_instance, generate
+from elgo.problem.instance import Instance
+from elgo.problem.solution import Solution
+
+SIZES, SHARES = (20, 50, 100, 300, 1000), (0.3, 0.3, 0.2, 0.15, 0.05)  # customers
+LIMITS = (0.5, 1.0, 2.0)  # seconds
+INSTANCES = 100
+POLL_SECONDS = 0.5
+SAMPLE_SECONDS = 5.0
+
+
+@dataclass
+class Measured:
+    """What the clients saw."""
+
+    accepted: int = 0
+    answered: int = 0
+    wrong: list[str] = field(default_factory=list)
+    refusals: list[float] = field(default_factory=list)  # seconds that a 429 took
+    lateness: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)  # MB
+
+
+def make_instances() -> list[Instance]:
+    """Return the instances that clients choose from."""
+    rng = np.random.default_rng(0)
+    sizes = rng.choice(SIZES, INSTANCES, p=SHARES)
+    return [
+        as_instance(generate(rng, "cvrp" if i % 2 else "tsp", int(n), "uniform"), f"{i}") for i, n in enumerate(sizes)
+    ]
+
+
+def as_body(instance: Instance, seconds: float) -> dict[str, Any]:
+    """Return a request to solve an instance."""
+    body: dict[str, Any] = {"name": instance.name, "coordinates": instance.coords.tolist()}
+    if instance.demand is not None:
+        body |= {"demand": instance.demand.tolist(), "capacity": instance.capacity}
+    return {"instance": body, "options": {"seconds": seconds}}
+
+
+async def run_client(
+    number: int, http: httpx.AsyncClient, instances: Sequence[Instance], end: float, measured: Measured
+) -> None:
+    """Send one job after the other until the end; what was accepted is waited for."""
+    rng = np.random.default_rng(number)
+    while time.monotonic() < end:
+        instance, seconds = instances[int(rng.integers(len(instances)))], float(rng.choice(LIMITS))
+        begin = time.perf_counter()
+        answer = await http.post("/jobs", json=as_body(instance, seconds))
+        if answer.status_code == 429:
+            measured.refusals.append(time.perf_counter() - begin)
+            await asyncio.sleep(min(float(answer.headers["retry-after"]), max(0.0, end - time.monotonic())))
+            continue
+        answer.raise_for_status()
+        measured.accepted += 1
+        id = answer.json()["id"]
+        while (job := (await http.get(f"/jobs/{id}")).json())["state"] in ("waiting", "running"):
+            await asyncio.sleep(POLL_SECONDS)
+        check(job, instance, seconds, measured)
+
+
+def check(job: dict[str, Any], instance: Instance, seconds: float, measured: Measured) -> None:
+    """Check the answer to a job, and note its times."""
+    measured.answered += 1
+    if job["state"] != "finished":
+        measured.wrong.append(f"{job['state']}: {job['error']}")
+        return
+    solution = Solution(instance, tuple(map(tuple, job["solution"]["routes"])))
+    if solution.violations or not math.isclose(solution.cost, job["solution"]["cost"], rel_tol=1e-9):
+        measured.wrong.append(f"{instance.name}: {solution.violations or solution.cost}")
+    created, started, finished = (
+        datetime.fromisoformat(job[name]).timestamp() for name in ("created", "started", "finished")
+    )
+    measured.lateness.append(finished - started - seconds)
+    measured.waits.append(started - created)
+
+
+async def sample_memory(pid: int, measured: Measured) -> None:
+    """Note the memory of a process and its children from time to time."""
+    while True:
+        measured.memory.append(sum(map(_megabytes, [pid, *_children(pid)])))
+        await asyncio.sleep(SAMPLE_SECONDS)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _megabytes(pid: int) -> float:
+    try:
+        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:  # it has just ended
+        return 0.0
+    return int(found[1]) / 1024 if found else 0.0
+
+
+async def load(url: str, pid: int, clients: int, seconds: float) -> Measured:
+    """Return what so many clients see within so many seconds."""
+    measured, instances = Measured(), make_instances()
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as http:
+        memory = asyncio.create_task(sample_memory(pid, measured))
+        end = time.monotonic() + seconds
+        await asyncio.gather(*(run_client(i, http, instances, end, measured) for i in range(clients)))
+        memory.cancel()
+    return measured
+
+
+def report(name: str, measured: Measured) -> str:
+    """Return the measurements as text."""
+
+    def quantiles(values: list[float], *shares: float) -> str:
+        return ", ".join(f"p{100 * q:g} {np.quantile(values, q):.3f} s" for q in shares) if values else "none"
+
+    memory = measured.memory
+    lines = [
+        f"{name}: {measured.accepted} accepted, {measured.answered} answered, {len(measured.wrong)} wrong",
+        f"  429: {len(measured.refusals)}, {quantiles(measured.refusals, 0.5, 0.95)}",
+        f"  lateness: {quantiles(measured.lateness, 0.5, 0.99)}; waited: {quantiles(measured.waits, 0.5, 0.95)}",
+        f"  memory MB: first {memory[0]:.0f}, middle {memory[len(memory) // 2]:.0f}, last {memory[-1]:.0f}",
+        *measured.wrong[:5],
+    ]
+    return "\n".join(lines)
+
+
+def solve_by_vroom(instance: Instance, seconds: float) -> tuple[float, Any, float]:
+    """Return when VROOM started, its routes and when it ended; on one thread, as the workers of elgo."""
+    from elgo.solve.external import Budget, vroom
+
+    started = time.time()
+    routes = vroom(instance, Budget(seconds, threads=1))
+    return started, routes, time.time()
+
+
+def serve_vroom(port: int, workers: int, queue: int) -> None:
+    """Serve the two endpoints that the clients use, with VROOM in processes."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    from elgo.serve.models import JobBody, StoredRequest
+    from elgo.serve.problems import make_problem
+
+    jobs, executor = dict[str, dict[str, Any]](), ProcessPoolExecutor(workers)
+
+    def iso(seconds: float) -> str:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat()
+
+    async def submit(request: Request) -> JSONResponse:
+        if sum(job["state"] == "waiting" for job in jobs.values()) >= queue + workers:
+            return JSONResponse({"error": "busy"}, 429, {"Retry-After": "10"})
+        body = JobBody.model_validate_json(await request.body())
+        instance = make_problem(StoredRequest(instance=body.instance, options=body.options)).instance
+        job = jobs[str(len(jobs))] = {"state": "waiting", "error": None, "created": iso(time.time())}
+
+        async def run() -> None:
+            loop = asyncio.get_running_loop()
+            started, routes, finished = await loop.run_in_executor(
+                executor, solve_by_vroom, instance, body.options.seconds or 1.0
+            )
+            cost = Solution(instance, tuple(map(tuple, routes))).cost if routes else None
+            job.update(
+                state="finished" if routes else "failed", started=iso(started), finished=iso(finished),
+                solution={"routes": routes, "cost": cost},
+            )  # fmt: skip
+
+        job["task"] = asyncio.create_task(run())
+        return JSONResponse({"id": str(len(jobs) - 1)}, 202)
+
+    async def show(request: Request) -> JSONResponse:
+        job = jobs[request.path_params["id"]]
+        return JSONResponse({name: value for name, value in job.items() if name != "task"})
+
+    routes = [Route("/jobs", submit, methods=["POST"]), Route("/jobs/{id}", show)]
+    print(f"http://127.0.0.1:{port}", file=sys.stderr, flush=True)
+    uvicorn.run(Starlette(routes=routes), port=port, log_level="error")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("service", nargs="?", default="elgo", choices=["elgo", "vroom", "vroom-server"])
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--queue", type=int, default=100)
+    arguments = parser.parse_args()
+    if arguments.service == "vroom-server":
+        serve_vroom(8765, arguments.workers, arguments.queue)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        options = [f"--workers={arguments.workers}"]
+        if arguments.service == "elgo":
+            command = [
+                "-m",
+                "elgo",
+                "serve",
+                "--port=0",
+                f"--store={folder}/jobs.sqlite",
+                f"--max-queue={arguments.queue}",
+            ]
+        else:
+            command = [__file__, "vroom-server", f"--queue={arguments.queue}"]
+        server = subprocess.Popen([sys.executable, *command, *options], stderr=subprocess.PIPE, text=True)
+        assert server.stderr is not None
+        try:
+            url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
+            time.sleep(5)  # workers load their kernels
+            measured = asyncio.run(load(url, server.pid, arguments.clients, arguments.seconds))
+        finally:
+            server.terminate()
+            server.wait()
+    print(report(arguments.service, measured))
+
+
+if __name__ == "__main__":
+    main()

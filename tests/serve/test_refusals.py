@@ -1,0 +1,115 @@
+"""Nothing that is sent is ignored: what cannot be done is refused in one line that names the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from servers import cvrp, tsp
+
+TIME_WINDOWS = "x,y,demand,ready_time,due_date\n0,0,0,0,9\n1,1,2,0,5\n2,2,2,1,4\n"
+SQUARE = [[0, 0], [0, 1], [1, 1], [1, 0]]
+
+BODIES: list[tuple[dict[str, Any], str, str]] = [
+    ({"options": {}}, "instance", "Field required"),
+    ({"instance": tsp(), "choices": {}}, "choices", "not permitted"),
+    ({"instance": tsp(time_windows=[])}, "instance.time_windows", "not permitted"),
+    ({"instance": tsp(), "options": {"time_limit": 3}}, "options.time_limit", "not permitted"),
+    ({"instance": {}}, "instance.coordinates", "missing"),
+    ({"instance": tsp(coordinates=[[0, 0], [1, "2"], [3, 3]])}, "instance.coordinates", "valid number"),
+    ({"instance": tsp(coordinates=[[0, 0, 0]] * 4)}, "instance.coordinates", "at most 2"),
+    ({"instance": tsp(coordinates=[[91, 0], [0, 1], [1, 1]], latlon=True)}, "instance.coordinates", "outside -90..90"),
+    ({"instance": {"matrix": [[0, 1, 2], [1, 0]]}}, "instance.matrix", "2 rows, but 3 numbers in row 0"),
+    ({"instance": {"matrix": [[0, -1, 2], [1, 0, 2], [1, 2, 0]]}}, "instance.matrix", "-1"),
+    ({"instance": {"matrix": [[0, 1, 2], [1, 0, 2], [1, 2, 0]], "latlon": True}}, "instance.latlon", "no coordinates"),
+    ({"instance": cvrp(5, demand=[0, 1, 2])}, "instance.demand", "shape (3,), expected (6,)"),
+    ({"instance": cvrp(5, demand=[1, *[1] * 5])}, "instance.demand", "depot"),
+    ({"instance": cvrp(5, demand=[0, 9, *[1] * 4])}, "instance.demand", "9"),
+    ({"instance": cvrp(5, capacity=0)}, "instance.capacity", "CAPACITY is 0"),
+    ({"instance": tsp(capacity=5)}, "instance.demand", "missing"),
+    ({"instance": tsp(vehicles=2)}, "instance.vehicles", "only a CVRP"),
+    ({"instance": cvrp(10, vehicles=1)}, "instance.vehicles", "vehicles is 1"),
+    ({"instance": tsp(names=["a"])}, "instance.names", "NAMES has 1 names, expected 20"),
+    ({"instance": tsp(name="a\u0000b")}, "instance.name", "NAME"),
+    ({"instance": tsp(), "options": {"seconds": 61}}, "options.seconds", "at most 60"),
+    ({"instance": tsp(), "options": {"seconds": 0}}, "options.seconds", "greater than 0"),
+    ({"instance": tsp(), "options": {"seconds": 1, "policy_only": True}}, "options.seconds", "no time limit"),
+    ({"instance": tsp(), "options": {"seed": -1}}, "options.seed", "greater than or equal to 0"),
+    ({"instance": tsp(), "options": {"seed": True}}, "options.seed", "valid integer"),
+    ({"instance": tsp(), "options": {"start": "/etc/passwd"}}, "options.start", "there are elg"),
+    ({"instance": tsp(), "options": {"start": "x.safetensors"}}, "options.start", "there are elg"),
+    ({"instance": tsp(), "options": {"model": "elg"}}, "options.model", "needs policy_only"),
+    ({"instance": tsp(4, coordinates=SQUARE), "options": {"warm_start": [[0, 1, 2]]}}, "options.warm_start", "missing"),
+    ({"instance": tsp(4), "options": {"warm_start": [[0, 1, 2, 3]], "start": "elg"}}, "options.warm_start", "both"),
+    ({"instance": tsp(2001)}, "instance.coordinates", "at most 2000 nodes"),
+]
+
+
+@pytest.mark.parametrize(("body", "field", "words"), BODIES, ids=[f"{field}-{words}" for _, field, words in BODIES])
+def test_bodies(client: httpx.Client, body: dict[str, Any], field: str, words: str) -> None:
+    for path in ("/jobs", "/solve"):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["field"] == field, answer.text
+        assert words in answer.json()["error"]
+        assert "\n" not in answer.json()["error"]
+
+
+FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
+    ({}, {"options": "{}"}, "file", "missing"),
+    ({"file": ("a.txt", b"x")}, {}, "file", "suffix is '.txt'"),
+    ({"file": ("a.csv", b"x,y\n0,0\n")}, {}, "file", "a.csv"),
+    ({"file": ("a.csv", b"\x00\x01")}, {}, "file", "not a text file"),
+    ({"file": ("a.csv", TIME_WINDOWS.encode())}, {}, "file", "ready_time"),
+    ({"file": ("../../etc/passwd", b"x")}, {}, "file", "passwd: suffix is ''"),
+    ({"file": ("a.vrp", b"NAME : a\nTYPE : CVRP\nSERVICE_TIME_SECTION\n1 3\n")}, {}, "file", "a.vrp"),
+    ({"file": ("a.vrp", b"NAME : a\n")}, {"capacity": "3"}, "file", "only CSV files"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"vehicles": "many"}, "vehicles", "'many', expected a number"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": "{"}, "options", "Invalid JSON"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": '{"fast": 1}'}, "options.fast", "not permitted"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"fast": "1"}, "fast", "expected file, options"),
+]
+
+
+@pytest.mark.parametrize(("files", "fields", "field", "words"), FORMS, ids=[f"{f[2]}-{f[3]}" for f in FORMS])
+def test_forms(client: httpx.Client, files: dict[str, Any], fields: dict[str, str], field: str, words: str) -> None:
+    answer = client.post("/jobs", files=files or {"none": (None, b"")}, data=fields)
+    assert answer.status_code == 422, answer.text
+    assert words in answer.json()["error"] or not files
+    assert answer.json()["field"] == field or not files
+
+
+def test_other_requests(client: httpx.Client) -> None:
+    for answer, status in (
+        (client.post("/jobs", content=b"{", headers={"Content-Type": "application/json"}), 422),
+        (client.post("/jobs", content=b"[" * 100_000, headers={"Content-Type": "application/json"}), 422),
+        (client.post("/jobs", content=b"NaN", headers={"Content-Type": "application/json"}), 422),
+        (client.post("/jobs", content=b"x", headers={"Content-Type": "text/plain"}), 415),
+        (client.post("/jobs", content=b"x", headers={"Content-Type": "multipart/form-data; boundary=b"}), 400),
+        (client.post("/jobs?fast=1", json={}), 422),
+        (client.get("/jobs?limit=0"), 422),
+        (client.get("/jobs?limit=x"), 422),
+        (client.get("/jobs?limits=5"), 422),
+        (client.put("/jobs"), 405),
+        (client.post("/solve", json={"instance": tsp(1001)}), 422),
+        (client.post("/solve", json={"instance": tsp(), "options": {"seconds": 11}}), 422),
+    ):
+        assert answer.status_code == status, answer.text
+        assert answer.json()["error"]
+
+
+def test_large_bodies(client: httpx.Client) -> None:
+    large = b" " * 5_000_000
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/jobs", content=large, headers=headers).status_code == 413
+    assert client.post("/jobs", content=iter([large]), headers=headers).status_code == 413  # without Content-Length
+    assert client.post("/generate", content=large, headers=headers).status_code == 413
+    assert client.get("/health").status_code == 200
+
+
+def test_geojson_needs_places(client: httpx.Client) -> None:
+    job = client.post("/solve", json={"instance": tsp(), "options": {"seconds": 0.1}}).json()
+    answer = client.get(f"/jobs/{job['id']}/solution.geojson")
+    assert answer.status_code == 422
+    assert "latitude" in answer.json()["error"]

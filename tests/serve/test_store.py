@@ -1,0 +1,63 @@
+"""The store: an order of jobs, a bound of those that wait, and what is kept of their solutions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elgo.serve.models import InstanceBody, Options, StoredRequest
+from elgo.serve.store import Change, QueueFull, Store
+from elgo.solve.result import Improvement
+
+REQUEST = StoredRequest(instance=InstanceBody.model_validate_json('{"matrix": [[0, 1], [1, 0]]}'), options=Options())
+
+
+def add(store: Store, id: str, most: int = 9) -> None:
+    """Add a job."""
+    store.add(id, REQUEST, "name", "tsp", 2, 5.0, ["warned"], most)
+
+
+def test_jobs_are_claimed_in_order_and_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "folder" / "jobs.sqlite")
+    for id in "abc":
+        add(store, id)
+    assert store.stop_waiting("b")
+    assert not store.stop_waiting("b")
+    assert [job and job.id for job in (store.claim(), store.claim(), store.claim())] == ["a", "c", None]
+    assert [(job.id, job.state) for job in store.latest(2)] == [("c", "running"), ("b", "stopped")]
+
+
+def test_the_queue_is_bounded(tmp_path: Path) -> None:
+    store = Store(tmp_path / "jobs.sqlite")
+    add(store, "a", 2)
+    add(store, "b", 2)
+    assert store.waiting() == (2, 10.0)
+    with pytest.raises(QueueFull):
+        add(store, "c", 2)
+    store.claim()
+    add(store, "c", 2)
+
+
+def test_what_is_saved_is_there_in_the_next_server(tmp_path: Path) -> None:
+    store = Store(tmp_path / "jobs.sqlite")
+    add(store, "a")
+    job = store.claim()
+    assert job is not None
+    store.save([Change(job.number, 1.0, 100.0, [Improvement(0.1, 9.0, "fallback")], ((0, 1),))])
+    store.save([Change(job.number, 2.0, 200.0, [Improvement(0.5, 8.0, "search")], ((1, 0),))])
+    store.close()
+    store = Store(tmp_path / "jobs.sqlite")
+    assert store.requeue_interrupted() == 1
+    job = store.claim()
+    assert job is not None
+    assert (job.spent, job.started, job.cost, job.warnings) == (2.0, 100.0, 8.0, ("warned",))
+    assert store.routes(job.number) == ((1, 0),)
+    assert [found.cost for found in store.improvements(job.number)] == [9.0, 8.0]
+    assert store.request(job.number) == REQUEST
+    store.finish(Change(job.number, 3.0, None), 300.0, "failed", (), "why")
+    ended = store.job("a")
+    assert ended is not None
+    assert (ended.state, ended.error, ended.finished) == ("failed", "why", 300.0)
+    assert store.requeue_interrupted() == 0
+    assert store.job("b") is None

@@ -6,6 +6,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "elgo solve folder --time-limit 60 --jobs 2 --json results.json",
         "elgo solve big.vrp --warm-start mine.sol --vehicles 12",
     ),
+    "serve": ("elgo serve", "elgo serve --host 0.0.0.0 --port 8080 --max-seconds 300"),
     "warm-up": ("elgo warm-up",),
     "info": ("elgo info", "elgo info runs/elg-tsp/best.safetensors"),
     "import-weights": ("elgo import-weights checkpoint-300.pt model.safetensors --config config.yml",),

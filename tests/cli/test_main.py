@@ -78,10 +78,11 @@ def test_each_command_has_help_with_an_example(command: str) -> None:
     assert done.stdout == run(*command.split(), "--help").stdout
 
 
-def test_completion_is_there() -> None:
-    done = elgo_command("--show-completion", "bash")
-    assert done.returncode == 0
-    assert "_ELGO_COMPLETE" in done.stdout
+def test_completion_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_ELGO_COMPLETE": "complete_bash", "COMP_WORDS": "elgo so", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    done = elgo_command()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "solve\n", "")
 
 
 # --- streams, signals and exit codes

@@ -2,10 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# Root installs packages by itself.
+SUDO := $(shell test "$$(id -u)" = 0 || command -v sudo)
 # Silences a note about versions of mkdocs to come.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-all browser-test lint docs bench clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -21,11 +23,17 @@ test: lint  ## style, types, layout, spelling, and all tests that are not slow
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=
 
 test-all: $(INSTALLED)  ## what `make test` leaves out: slow tests, the site, the package; then the coverage of both
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow --cov --cov-append --cov-report=
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not browser' --cov --cov-append --cov-report=
 	$(BIN)/python -m mkdocs build --strict --quiet
 	rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . > /dev/null
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m coverage report --skip-covered --sort=cover | tail -n 25
+
+browser-test: $(INSTALLED)  ## the page of `elgo serve` in Chromium, which is installed where apt can do it
+	command -v chromium chromedriver > /dev/null || ! command -v apt-get > /dev/null || \
+		{ $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium chromium-driver; } || echo "chromium cannot be installed"
+	! command -v npm > /dev/null || npm install --silent --no-save --prefix .venv/node axe-core@4.14.0 || echo "axe-core cannot be installed"
+	$(BIN)/python -m pytest -n 0 -m browser -rs tests/serve
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -34,11 +34,12 @@ from elgo.cli.bench import bench_progress
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
-from elgo.search.annealing import LARGE, improve
+from elgo.search.annealing import LARGE, SLICE, improve
 from elgo.search.construct import nearest_neighbour
 from elgo.search.data import prepare
 from elgo.search.giant_tour import to_giant_tour, to_routes
 from elgo.search.savings import savings
+from elgo.search.slices import time_slices
 from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 
@@ -49,7 +50,7 @@ XXL = "Leuven1,Leuven2,Antwerp1,Antwerp2"
 def compare(args: argparse.Namespace, name: str, instances: str | None, solvers: str) -> None:
     """Run a benchmark once per solver and seed, each in its own folder, and print mean gaps by size."""
     found = []
-    search = ",".join(f"search@{limit:g}" for limit in args.limits)
+    search = ",".join(f"elgo@{limit:g}" for limit in args.limits)
     bench_set = load_set(name, args.data, Selection(None, instances, None))
     problems = {entry.instance.problem for entry in bench_set.entries}
     for solver, seed in itertools.product((args.solvers or solvers).split(","), range(args.seeds)):
@@ -158,7 +159,8 @@ def starts(args: argparse.Namespace) -> None:
                     begin = time.perf_counter()
                     routes = start(instance, args.threads)
                     best = [to_giant_tour(routes)]
-                    improve(prepare(instance), best[0], begin + limit, args.threads, seed, best.append)
+                    slices = time_slices(begin + limit, SLICE)
+                    improve(prepare(instance), best[0], slices, args.threads, seed, best.append)
                     costs = [Solution(instance, tuple(map(tuple, x))).cost for x in (routes, to_routes(best[-1]))]
                     found[size, seed, name, limit] = (costs[0], costs[1])
                     print(f"N = {size}, seed {seed}, {limit:g} s, {name}: {costs[0]:.3f} -> {costs[1]:.3f}", flush=True)

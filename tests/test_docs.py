@@ -32,7 +32,7 @@ NOT_RUN = {  # beginning of a command -> why
 SMALLER = {  # beginning of a command -> options that make it short; of options given twice the last one counts
     "elgo solve": "--time-limit 0.5",
     "elgo bench tsplib": "--instances eil51 --methods elg:single",
-    "elgo bench cvrplib-x": "--instances X-n101-k25 --methods search@0.5 --baselines pyvrp --time-limits 0.5",
+    "elgo bench cvrplib-x": "--instances X-n101-k25 --methods elgo@0.5 --baselines pyvrp --time-limits 0.5",
     "elgo bench uniform": "--limit 1",
     "elgo bench ablations": "--steps 1 --variants ablation-k-20 --instances eil51 --protocol 1x1 "
     "--set data.batch=2 --set data.sizes=10",

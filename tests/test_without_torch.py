@@ -62,7 +62,7 @@ def test_solving(options: tuple[str, ...], source: str, before: str, files: Path
 
 @pytest.mark.parametrize("before", [NO_TORCH, NOT_LINUX], ids=["no torch", "not Linux"])
 def test_a_benchmark(before: str, files: Path, tmp_path: Path) -> None:
-    methods = "elg:single,elg:4x2,search@0.2,elg+search@0.2,savings"
+    methods = "elg:single,elg:4x2,elgo@0.2,elg+search@0.2,savings"
     done = command("bench", files, "--methods", methods, "--folder", tmp_path / "out", "--quiet", before=before)
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "out" / "results.csv").read_text().splitlines()) == 1 + 9  # savings solve only the CVRP

@@ -5,7 +5,7 @@ elg:single        one greedy rollout
 elg:starts        every start, no symmetries
 elg:16x2          16 starts, 2 symmetries
 FILE.safetensors  a weights file, with the same protocols; LABEL=FILE.safetensors names the method
-search@5          the classical search with 5 seconds: `elgo solve --time-limit 5`
+elgo@5            the classical search with 5 seconds: `elgo solve --time-limit 5`
 elg+search@5      the search from a model's solution: `elgo solve --start elg --time-limit 5`
 pyvrp@5, savings  a baseline, with seconds if it searches until a time limit
 """
@@ -36,6 +36,7 @@ from elgo.solve.search import jit_warm_up
 from elgo.solve.solver import solve
 
 PROTOCOLS: dict[str, tuple[int | None, int]] = {"single": (1, 1), "starts": (None, 1), "x8": (None, 8)}
+SEARCH = "elgo"  # the method that is `elgo solve`
 _COUNTS = re.compile(r"([1-9]\d*)x([1-8])")
 _TIMED = re.compile(r"(.+)@([^@/]*)")
 
@@ -150,20 +151,20 @@ def parse_method(text: str) -> Method:
     timed = _TIMED.fullmatch(text)
     solver, seconds = (timed[1], _parse_seconds("--methods", timed[2])) if timed else (text, None)
     at_seconds = "" if seconds is None else f"@{seconds:g}"
-    if solver == "search" or solver in BASELINES:
-        limited = solver == "search" or BASELINES[solver].limited
+    if solver == SEARCH or solver in BASELINES:
+        limited = solver == SEARCH or BASELINES[solver].limited
         if limited and not timed:
             raise ValueError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
         if timed and not limited:
             raise ValueError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
-        return Method(solver + at_seconds, baseline=None if solver == "search" else solver, seconds=seconds)
+        return Method(solver + at_seconds, baseline=None if solver == SEARCH else solver, seconds=seconds)
     rollouts = solver.removesuffix("+search")
     before, colon, protocol = rollouts.rpartition(":")
     if not colon or _is_file(protocol):
         before, protocol = rollouts, "x8"
     label, _, model = before.rpartition("=")
     if not _is_file(model) and before not in model_names():
-        known = [*model_names(), "FILE.safetensors", "search@SECONDS", *BASELINES]
+        known = [*model_names(), "FILE.safetensors", "elgo@SECONDS", *BASELINES]
         raise ValueError(f"--methods has {text!r}; there are {', '.join(known)}")
     name = label or _label(Path(model))
     if solver != rollouts and timed and protocol == "x8":

@@ -25,7 +25,7 @@ from elgo.bench.baselines import BASELINES
 from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
 from elgo.model.device import find_device, is_gpu
-from elgo.problem.files import atomic_write, lock
+from elgo.problem.files import atomic_write, lock_file
 
 Key = tuple[str, str]  # method, instance
 
@@ -144,7 +144,7 @@ class BenchFolder:
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, json.dumps(asdict(config), indent=2) + "\n")
         self.file = open(path / "results.jsonl", "a")  # noqa: SIM115
-        if not lock(self.file):
+        if not lock_file(self.file):
             self.file.close()
             raise ValueError(f"{path}: another process is running this benchmark")
         self.file.truncate((path / "results.jsonl").read_bytes().rfind(b"\n") + 1)  # a line may have been cut short

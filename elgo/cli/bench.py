@@ -77,7 +77,7 @@ def run(
         typer.Option(
             metavar="METHODS",
             help="Separated by commas: a model (elg, FILE.safetensors or NAME=FILE.safetensors), perhaps with :single, "
-            ":starts or :16x2 (starts x symmetries); search@5 (seconds), or elg+search@5 from a model's solution; "
+            ":starts or :16x2 (starts x symmetries); elgo@5 (seconds), or elg+search@5 from a model's solution; "
             "baselines such as pyvrp@5 or savings.",
         ),
     ] = "elg:single,elg:starts,elg",

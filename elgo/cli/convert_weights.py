@@ -19,16 +19,27 @@ def import_weights(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.yml", help="The config.yml that the checkpoint was trained with.")
     ] = None,
-    neighbours: Annotated[int | None, typer.Option(help=f"{NOT_SAID}K.")] = None,
-    xi: Annotated[float | None, typer.Option(help=f"{NOT_SAID}the penalty outside the neighbourhood.")] = None,
-    clip: Annotated[float | None, typer.Option(help=f"{NOT_SAID}C.")] = None,
-    heads: Annotated[int | None, typer.Option(help=f"{NOT_SAID}heads of the global policy.")] = None,
-    local_heads: Annotated[int | None, typer.Option(help=f"{NOT_SAID}heads of the local policy.")] = None,
-    penalty: Annotated[bool | None, typer.Option(help=f"{NOT_SAID}the distance penalty.")] = None,
-    positional: Annotated[bool | None, typer.Option(help=f"{NOT_SAID}the rank encoding.")] = None,
-    coordinates: Annotated[str | None, typer.Option(help=f"{NOT_SAID}polar or euclidean.")] = None,
+    neighbours: Annotated[
+        int | None, typer.Option(help=f"{NOT_SAID}number of neighbours that the local policy sees (K).")
+    ] = None,
+    xi: Annotated[float | None, typer.Option(help=f"{NOT_SAID}penalty of nodes that are no neighbours (xi).")] = None,
+    clip: Annotated[float | None, typer.Option(help=f"{NOT_SAID}bound of the scores (C).")] = None,
+    heads: Annotated[int | None, typer.Option(help=f"{NOT_SAID}attention heads of the global policy.")] = None,
+    local_heads: Annotated[int | None, typer.Option(help=f"{NOT_SAID}attention heads of the local policy.")] = None,
+    penalty: Annotated[
+        bool | None, typer.Option(help=f"{NOT_SAID}whether far nodes are penalised by their distance.")
+    ] = None,
+    positional: Annotated[
+        bool | None, typer.Option(help=f"{NOT_SAID}whether neighbours are told apart by their rank.")
+    ] = None,
+    coordinates: Annotated[
+        str | None, typer.Option(help=f"{NOT_SAID}coordinates of neighbours: polar or euclidean.")
+    ] = None,
 ) -> None:
-    """Convert a checkpoint of the published ELG code. What it does not say is given by its config.yml or by options."""
+    """Import weights of the published ELG code.
+
+    What the checkpoint does not say is given by its config.yml or by options.
+    """
     target = target or source.with_suffix(".safetensors")
     _check_target(source, target)
 
@@ -56,7 +67,7 @@ def export_weights(
         typer.Argument(metavar="OUT.pt", help="Checkpoint to write, with OUT.yml.", show_default="beside the file"),
     ] = None,
 ) -> None:
-    """Convert a weights file into a checkpoint of the published ELG code, and model_params for its config.yml."""
+    """Export weights to the published ELG code. Writes a checkpoint, and model_params for its config.yml."""
     target = target or source.with_suffix(".pt")
     _check_target(source, target)
     _check_target(source, target.with_suffix(".yml"))

@@ -23,7 +23,10 @@ def cool(
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
-    """Branch from the last checkpoint of a run and lower its learning rate to 0."""
+    """Finish a training run: lower its rate to 0.
+
+    That is done in a branch from the run's last checkpoint; the run itself stays as it is.
+    """
     if bool(minutes) == bool(steps):
         raise ValueError("give either --minutes or --steps: how long the rate falls")
 

@@ -19,7 +19,8 @@ def info(
         header = _header(file)
         print(file if weights else "{} ({})".format(*file.stem.rsplit("-", 1)))
         for key, value in sorted(header.items()):
-            print(f"  {key}: {value}")
+            if value:
+                print(f"  {key}: {value}")
 
 
 def _header(file: Path) -> dict[str, str]:

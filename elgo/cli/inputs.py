@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from elgo.model.device import check_device, find_device
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import ProblemFile, problem_files, read_problem, read_solution
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -55,6 +57,29 @@ def read_all(
         read_problem(file, capacity, depot, matrix) if csv else read_problem(file)
         for file, csv in zip(files, is_csv, strict=True)
     ]
+
+
+def set_ends(
+    instances: Sequence[Instance], files: Sequence[Path], open_routes: bool, first: int | None, last: int | None
+) -> list[Instance]:
+    """Return the instances with open routes, or with the first or last stop that is named by its number in the file."""
+    ends: dict[str, int | None] = {"first": first, "last": last}
+    changed = []
+    for file, instance in zip(files, instances, strict=True):
+        nodes: dict[str, int | None] = {}
+        for name, number in ends.items():
+            if number is not None and instance.problem == "cvrp":
+                raise ElgoError(
+                    f"{file}: --{name} is {number}, but only a TSP takes it: CVRP routes begin at the depot"
+                )
+            found = np.flatnonzero(instance.labels == number)
+            if number is not None and len(found) == 0:
+                raise ElgoError(f"{file}: --{name} is {number}, but no node has this number")
+            nodes[name] = None if number is None else int(found[0])
+        if first is not None and first == last and instance.size > 1:
+            raise ElgoError(f"{file}: --first and --last are both {first}; for a tour that returns give --first alone")
+        changed.append(instance.with_ends(open=open_routes, **nodes))
+    return changed
 
 
 def check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], must_fit: bool) -> None:

@@ -16,31 +16,33 @@ from elgo import __version__
 from elgo.cli import bench, data
 from elgo.cli.convert_weights import export_weights, import_weights
 from elgo.cli.cool import cool
+from elgo.cli.examples import epilog
 from elgo.cli.info import info
 from elgo.cli.plot_training import plot_training
 from elgo.cli.serve import serve
 from elgo.cli.solve import solve
-from elgo.cli.startup import INTERRUPTED, end_loading
 from elgo.cli.streams import flush_streams, prepare_streams
 from elgo.cli.train import train
 from elgo.cli.warm_up import warm_up
 from elgo.problem.files import printable
+from elgo.startup import INTERRUPTED, end_loading
 
 TERMINATED = 143  # exit code
 
 app = typer.Typer(
-    help="Solve TSP and CVRP by a learned policy and by classical search.",
+    help="Plan routes: solve travelling salesman problems (TSP) and vehicle routing problems (CVRP), by classical "
+    "search or by a neural network. Begin with: elgo solve FILE",
     rich_markup_mode=None,  # plain help: importing rich would double its time
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
 )
 bench_app = typer.Typer(
     cls=bench.SetFirst,
-    help="Measure models, search and baselines on benchmark sets: elgo bench SET [OPTIONS], see elgo bench run --help.",
+    help="Measure and compare solvers. On a benchmark set: elgo bench SET [OPTIONS], see elgo bench run --help.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-data_app = typer.Typer(help="Benchmark files.", rich_markup_mode=None, no_args_is_help=True)
+data_app = typer.Typer(help="Download benchmark files.", rich_markup_mode=None, no_args_is_help=True)
 
 
 class _OnStderr(logging.Handler):
@@ -95,7 +97,8 @@ def _one_line_errors() -> Iterator[None]:
 def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
     """Add functions as commands, under their names, that report wrong input in one line."""
     for function in functions:
-        group.command(function.__name__.replace("_", "-"))(_one_line_errors()(function))
+        name = function.__name__.replace("_", "-")
+        group.command(name, epilog=epilog(name))(_one_line_errors()(function))
 
 
 _add(app, solve, serve, warm_up, info, import_weights, export_weights, train, cool, plot_training)

@@ -235,6 +235,7 @@ def _record(solved: Solved) -> dict[str, Any]:
         "problem": instance.problem,
         "nodes": instance.size,
         "capacity": _number(instance.capacity),
+        "open": instance.open,
         "cost": _number(result.cost),
         "unit": {Metric.HAVERSINE: "m", Metric.GEO: "km"}.get(instance.metric),
         "best_known": _number(instance.best_known),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.itinerary import format_length
@@ -18,7 +18,7 @@ from elgo.solve.batch import BatchItem
 from elgo.solve.result import Improvement, Result, format_seconds
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
 
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 5.0  # between plain lines
@@ -98,19 +98,39 @@ class _Running:
         return found
 
 
+class _NoBars:
+    """Stands for the bars where there is no terminal: rich is not even loaded."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def refresh(self) -> None: ...
+
+    def add_task(self, title: str, total: float, facts: str) -> TaskID:
+        return cast("TaskID", 0)
+
+    def update(self, bar: TaskID, completed: float, facts: str) -> None: ...
+
+    def remove_task(self, bar: TaskID) -> None: ...
+
+
+def _make_bars() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    title, facts = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[facts]}"))
+    console = Console(stderr=True, highlight=False)
+    return Progress(title, BarColumn(24), facts, console=console, transient=True, auto_refresh=False)
+
+
 class BatchProgress:
     """Shows the progress of `elgo solve`, as the observer of its batch: a bar or lines for each running instance."""
 
     def __init__(self, items: Sequence[BatchItem], quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
         self.items, self.quiet = items, quiet
         self.on_terminal = sys.stderr.isatty() and not quiet
-        title, facts = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[facts]}"))
-        columns, console = (title, BarColumn(24), facts), Console(stderr=True, highlight=False)
-        hidden = not self.on_terminal
-        self.bars = Progress(*columns, console=console, disable=hidden, transient=True, auto_refresh=False)
+        self.bars = _make_bars() if self.on_terminal else _NoBars()
         self.running: dict[int, _Running] = {}
         self.over, self.lock = Event(), Lock()
         self.refresher = Thread(target=self._refresh, daemon=True)
@@ -193,6 +213,7 @@ class BatchProgress:
 
     def _print(self, line: str) -> None:
         if self.on_terminal:
+            assert not isinstance(self.bars, _NoBars)
             self.bars.console.print(line, markup=False, emoji=False)
         elif not self.quiet:
             print(line, file=sys.stderr, flush=True)

@@ -43,7 +43,7 @@ def serve(
     token: Token = None,
     workers: Workers = None,
     max_seconds: MaxSeconds = 60.0,
-    max_nodes: MaxNodes = 10_000,
+    max_nodes: MaxNodes = 10_001,
     max_queue: MaxQueue = 100,
     max_body: MaxBody = 16,
     cors: Cors = None,

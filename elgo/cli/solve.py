@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elgo.cli.inputs import DeviceOption, check_model, check_vehicles, expand_folders, read_all, read_warm_start
+from elgo.cli.inputs import (
+    DeviceOption,
+    check_model,
+    check_vehicles,
+    expand_folders,
+    read_all,
+    read_warm_start,
+    set_ends,
+)
 from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
 from elgo.problem.files import ProblemFile, printable
 from elgo.problem.instance import Instance
 from elgo.problem.itinerary import format_length
-from elgo.problem.solution import format_gap
+from elgo.problem.solution import Solution, format_gap
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
@@ -33,44 +41,55 @@ Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
 ]
 TimeLimit = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Time for each file.", show_default="5 to 60, by the size")
+    float | None,
+    typer.Option(metavar="SECONDS", help="Search time for each file.", show_default="5 to 60, by the size"),
 ]
-Vehicles = Annotated[int | None, typer.Option(min=1, help="Maximum number of routes (CVRP).", show_default="any")]
+Vehicles = Annotated[int | None, typer.Option(min=1, help="Most vehicles, that is routes (CVRP).", show_default="any")]
 Start = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="Start the search from the best rollout of a model: a name (see elgo info) or FILE.safetensors.",
-        show_default="savings or local search, no model",
+        help="Start the search from the solution of a neural network: its name (see elgo info) or FILE.safetensors.",
+        show_default="a classical heuristic",
     ),
 ]
 WarmStart = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Start the search from a solution (.sol, .tour) of the input file.")
 ]
 PolicyOnly = Annotated[
-    bool, typer.Option("--policy-only", help="Take the best rollout of a model: no search, no time limit.")
+    bool,
+    typer.Option("--policy-only", help="Take the solution of a neural network as it is: no search, no time limit."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(metavar="MODEL", help="Model of --policy-only: a name or FILE.safetensors.", show_default="elg"),
+    typer.Option(
+        metavar="MODEL",
+        help="Neural network of --policy-only: its name (see elgo info) or FILE.safetensors.",
+        show_default="elg",
+    ),
 ]
 Starts = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Nodes at which the model's rollouts start.",
-        show_default="all up to 1,000 nodes, 100 above, or 16 with --start",
+        help="Solutions that the network makes, each from another first stop; the best one counts.",
+        show_default="all up to 1,000 nodes, then 100; 16 above 10,000 nodes or with --start",
     ),
 ]
 Symmetries = Annotated[
     int | None,
-    typer.Option(min=1, max=8, help="Symmetries under which rollouts are made.", show_default="8, or 1 with --start"),
+    typer.Option(
+        min=1,
+        max=8,
+        help="Rotations and reflections of the map for which the network solves again.",
+        show_default="8; 1 above 10,000 nodes or with --start",
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="CPU threads for each file.", show_default="all cores, or their share")
 ]
-Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory that rollouts may take.")]
+Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Most memory for the network's solutions.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
 Depot = Annotated[
@@ -101,14 +120,22 @@ Tiles = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Street tiles of maps, loaded by the reader: osm, or a URL.", show_default="none"),
 ]
+Open = Annotated[bool, typer.Option("--open", help="Routes end at their last stop: the way back costs nothing.")]
+First = Annotated[
+    int | None, typer.Option(metavar="NODE", help="Stop at which a tour begins (TSP), by its number in the file.")
+]
+Last = Annotated[
+    int | None, typer.Option(metavar="NODE", help="Stop at which a tour ends (TSP), from where it does not return.")
+]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
     Path | None, typer.Option(metavar="PATH", help="Write pictures: a folder, or FILE.png/.svg for one input.")
 ]
 PlotHistory = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="Write pictures of the cost over time, in the same way.")
+    Path | None,
+    typer.Option(metavar="PATH", help="Write pictures of the cost over time: a folder, or one FILE.png/.svg."),
 ]
-Format = Annotated[PlotFormat, typer.Option(help="Format of the pictures in folders.")]
+Format = Annotated[PlotFormat, typer.Option(help="Format of pictures that go into a folder.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the table and errors.")]
 
 
@@ -130,6 +157,9 @@ def solve(
     capacity: Capacity = None,
     depot: Depot = None,
     matrix: Matrix = None,
+    open_routes: Open = False,
+    first: First = None,
+    last: Last = None,
     json_file: JsonFile = None,
     solutions: Solutions = None,
     routes: Routes = None,
@@ -141,7 +171,11 @@ def solve(
     plot_format: Format = PlotFormat.png,
     quiet: Quiet = False,
 ) -> None:
-    """Solve problem files; print costs and gaps. Ctrl-C ends the search: the best so far is kept."""
+    """Solve problem files and print a table.
+
+    It shows the cost, how many percent it is above the best known cost (gap), and where the solution comes from. Ctrl-C
+    ends the search and keeps the best solution so far.
+    """
     _check_one_start(warm_start, start, policy_only)
     try:
         config = SolveConfig(
@@ -150,34 +184,38 @@ def solve(
     except ValueError as error:
         raise ValueError(_FIELDS.sub(lambda name: f"--{name[0].replace('_', '-')}", str(error))) from None
 
-    from elgo.solve.batch import BatchItem, share_resources
-
     files = expand_folders(paths)
     problems = read_all(files, capacity, depot, matrix)
-    instances = [problem.instance for problem in problems]
+    instances = set_ends([problem.instance for problem in problems], files, open_routes, first, last)
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
     solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
     outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
-    inputs = [Path(path) for path in (*files, warm_start, matrix, start, model) if path]
-    outputs.prepare(files, problems, inputs)
+    outputs.prepare(files, problems, [Path(path) for path in (*files, warm_start, matrix, start, model) if path])
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
-    _print_lines(
-        f"warning: {file}: {text}" for file, problem in zip(files, problems, strict=True) for text in problem.warnings
-    )
+    pairs = zip(files, problems, strict=True)
+    _print_lines(f"warning: {file}: {text}" for file, problem in pairs for text in problem.warnings)
     jobs = min(jobs, len(files))
-    if jobs > 1 and not policy_only:
-        _compile_kernels(instances)
-    config = share_resources(config, jobs)
-    items = [BatchItem(instance, config, solution) for instance in instances]
-    _solve_files(files, problems, items, jobs, outputs, quiet)
+    _solve_files(files, problems, _make_items(instances, config, solution, jobs), jobs, outputs, quiet)
 
 
 def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:
     for option, value in (("--start", start), ("--policy-only", policy_only)):
         if warm_start and value:
             raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+
+
+def _make_items(
+    instances: Sequence[Instance], config: SolveConfig, warm_start: Solution | None, jobs: int
+) -> list[BatchItem]:
+    """Return what is to be solved by `jobs` processes, which share cores and memory."""
+    from elgo.solve.batch import BatchItem, share_resources
+
+    if jobs > 1 and not config.policy_only:
+        _compile_kernels(instances)
+    shared = share_resources(config, jobs)
+    return [BatchItem(instance, shared, warm_start) for instance in instances]
 
 
 def _compile_kernels(instances: Sequence[Instance]) -> None:

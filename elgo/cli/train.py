@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elgo.cli.inputs import DeviceOption
+from elgo.solve.result import format_seconds
 
 if TYPE_CHECKING:
     from elgo.train.config import Config
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 SMOOTHING = 0.98  # of the loss and the speed
 
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of the config.")
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="Override a field of the config; repeatable."),
 ]
 
 DataOption = Annotated[
@@ -29,7 +32,12 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")
 
 
 def train(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="Name of a config, such as paper-tsp, or FILE.toml.")],
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG", help="Name of a config, such as elg-tsp, elg-cvrp or paper-tsp, or FILE.toml."
+        ),
+    ],
     folder: Annotated[  # not --run: torchrun takes that for an abbreviation of its own options
         Path | None,
         typer.Option(metavar="FOLDER", help="Folder of the run; a run in it is continued.", show_default="runs/CONFIG"),
@@ -46,7 +54,11 @@ def train(
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
-    """Train a policy, or continue a run that was stopped. One without an end runs until it is stopped."""
+    """Train a neural network.
+
+    A run that was stopped is continued. Ctrl-C saves the run and stops it; without an end in its config it goes on
+    till then.
+    """
     if minutes and steps:
         raise ValueError("--minutes and --steps are both given; a run ends by one of them")
     overrides = list(sets or [])
@@ -75,9 +87,9 @@ def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool, d
 
         def report(row: dict[str, Any]) -> None:
             status.add(row)
-            due = status.validated or row["step"] % 100 == 0 or row["done"] == 1
+            due = status.first or status.validated or row["step"] % 100 == 0 or row["done"] == 1
             percent = f"{100 * row['done']:5.1f} %  " if config.train.steps or config.train.minutes else ""
-            show(row["done"], status.line(), percent + status.line() if due else "")
+            show(row["done"], status.line(), percent + status.line() + status.left() if due else "")
 
         def message(line: str) -> None:
             if not quiet:
@@ -96,15 +108,19 @@ class StatusLine:
         self.loss: float | None = None
         self.seconds = self.instances = 0.0
         self.gaps = ""
-        self.validated = False
+        self.validated = self.first = False
         self.last: dict[str, Any] = {}
+        self.begin, self.begin_done = time.monotonic(), 0.0
 
     def add(self, row: dict[str, Any]) -> None:
         """Take in the figures of a step."""
         from elgo.train.run import validation_gaps
 
         self.loss = row["loss"] if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * row["loss"]
-        if self.last:
+        self.first = not self.last
+        if self.first:
+            self.begin_done = max(0.0, row["done"] - row["done"] / row["step"])  # before this step, nearly
+        else:
             self.seconds = SMOOTHING * self.seconds + row["seconds"] - self.last["seconds"]
             self.instances = SMOOTHING * self.instances + row["instances"]
         gaps = validation_gaps(row)
@@ -117,3 +133,11 @@ class StatusLine:
         """Return the figures as text."""
         pace = f"  {self.instances / self.seconds:.1f} instances/s" if self.seconds else ""
         return f"step {self.last['step']}  loss {self.loss:.3f}{pace}{self.gaps}"
+
+    def left(self) -> str:
+        """Return an estimate of the time until the end of the run as text; nothing if it has no end or is over."""
+        done = self.last["done"]
+        if not self.begin_done < done < 1:
+            return ""
+        seconds = (time.monotonic() - self.begin) * (1 - done) / (done - self.begin_done)
+        return f"  about {format_seconds(seconds)} left"

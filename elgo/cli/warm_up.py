@@ -4,7 +4,7 @@ import time
 
 
 def warm_up() -> None:
-    """Compile what solving needs, so that the first solve does not have to. Done once per version and CPU."""
+    """Compile ahead what solving needs. The first solve does it otherwise, once per version and CPU."""
     from elgo.jit.cache import cache_folder
     from elgo.solve.solver import warm_up as load
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 OnProgress = Callable[[float], None]
 
 GROUP = 64  # most tasks encoded at once
+LARGE = 10_000  # nodes above which a task may not take more than the memory limit
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,9 @@ def _compiled(
     for n, members in groupby(sorted(range(len(requests)), key=by_size), key=by_size):
         with_table = 3 * compiled.table_bytes(weights.config, n) <= config.memory
         need = compiled.task_bytes(weights.config, n, with_table)
+        if not with_table and need > config.memory and n > LARGE:
+            least = f"{need / 2**30:.1f} GB"
+            raise ValueError(f"memory_gb is {config.memory_gb:g}, but {n} nodes need {least}")
         for chosen in _groups(members, cycle([need]), config.memory / 2):
             own = [requests[i] for i in chosen]
             on_steps = partial(report.running, n=n)

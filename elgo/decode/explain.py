@@ -53,6 +53,7 @@ def explain_step(
 
     Raises ValueError if these nodes are no partial solution.
     """
+    from elgo.decode.blas import one_blas_thread
     from elgo.decode.compiled import as_weights
     from elgo.decode.encoder import encode
 
@@ -61,7 +62,8 @@ def explain_step(
         raise ValueError("model is a network that only torch knows: its scores are those of Policy.scores")
     task = make_task(instance, weights.config.normalisation, symmetry)
     valid, load = _state(instance.name, task, visited)
-    encoding = encode(weights, task) if weights.config.global_policy else None
+    with one_blas_thread():
+        encoding = encode(weights, task) if weights.config.global_policy else None
     return step_scores(weights, task, encoding, list(visited), valid, load)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from elgo.model.protocols import MakeGlobalPolicy, PolicyLike
 
 SHIPPED = Path(__file__).parent / "weights"
+DTYPES = ("F16", "F32", "F64")  # of tensors in weights files
 
 
 Model: TypeAlias = "Weights | PolicyLike"
@@ -163,7 +164,7 @@ def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).astype(np.float32) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise ValueError(f"{path}: no such weights file") from None
     except (SafetensorError, OSError) as error:
@@ -172,11 +173,23 @@ def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
         raise ValueError(f"{path}: config is missing from the file's metadata")
     try:
         config = make_section(PolicyConfig, json.loads(metadata["config"]), "config")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: config has too many brackets") from None
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path}: {error!s:.300}") from None
     if problem is not None and config.problem != problem:
         raise ValueError(f"{path}: problem is {config.problem!r}, but the instance needs {problem!r}")
     return Weights(config, tensors, metadata.get("training", ""))
+
+
+def _read_tensor(path: Path, file: Any, name: str) -> NDArray[np.float32]:
+    """Return a tensor of an open weights file; ValueError if it has no floating-point numbers that numpy knows."""
+    kind = file.get_slice(name).get_dtype()
+    if kind not in DTYPES:
+        raise ValueError(f"{path}: tensor {name!r} is {kind}, must be {' or '.join(DTYPES)}")
+    with np.errstate(over="ignore"):  # infinity is refused later
+        values: NDArray[np.float32] = file.get_tensor(name).astype(np.float32)
+    return values
 
 
 def check_tensors(path: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, NDArray]) -> None:

@@ -13,6 +13,7 @@ from elgo.model.checkpoint import check_tensors, load_policy, save_policy
 from elgo.model.config import PolicyConfig, make_section
 from elgo.model.ensemble import Policy
 from elgo.model.global_policy import GlobalPolicy
+from elgo.model.torch_file import read_torch_file
 from elgo.problem.files import atomic_file, atomic_write
 
 # Parts of our names, and what stands for them in the published TSP and CVRP networks; replaced one after the other.
@@ -141,13 +142,7 @@ def _published_config(config: PolicyConfig) -> dict[str, Any]:
 
 
 def _read_tensors(source: Path) -> dict[str, Tensor]:
-    if not source.is_file():
-        raise ValueError(f"{source}: no such checkpoint")
-    try:
-        content: Any = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds, from pickle, zip and its own
-        reason = str(error).splitlines() or [type(error).__name__]
-        raise ValueError(f"{source}: not a checkpoint that loads safely ({reason[0]})") from None
+    content = read_torch_file(source)
     state = content.get("model_state_dict", content) if isinstance(content, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(f"{source}: model_state_dict is missing")

@@ -3,14 +3,15 @@
 An Instance is validated once, when it is made, so that all other code can rely on it.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from elgo.problem.distances import FloatArray, IntArray, Metric, costs_between, to_degrees
-from elgo.problem.plane import project
+from elgo.problem.errors import ElgoError
+from elgo.problem.plane import embed, project
 
 LARGEST_DEMAND = 1e12  # so that the load of a route with a million customers fits into int64
 LARGEST_NUMBER = 1e100  # of a coordinate or a cost, so that squares stay finite
@@ -29,8 +30,10 @@ class Instance:
     - `labels`: (n,) node numbers of the file, 1..n unless given
     - `best_known`: lowest published cost, None if not known
     - `has_coords`: False if coords were derived from the matrix
+    - `open`: routes end at their last stop; the way back costs nothing
+    - `first`, `last`: node at which the tour of a TSP begins, or ends (it is open then); None for any
 
-    Raises ValueError that names the wrong field and its value.
+    Raises ElgoError that names the wrong field and its value.
     """
 
     name: str
@@ -42,6 +45,9 @@ class Instance:
     labels: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     best_known: float | None = None
     has_coords: bool = True
+    open: bool = False
+    first: int | None = None
+    last: int | None = None
 
     def __post_init__(self) -> None:
         fix = object.__setattr__  # the only way to set fields of a frozen dataclass
@@ -52,10 +58,61 @@ class Instance:
                 fix(self, name, _read_only(getattr(self, name), np.float64, name.upper()))
         labels = np.arange(1, len(np.atleast_1d(self.coords)) + 1) if np.size(self.labels) == 0 else self.labels
         fix(self, "labels", _read_only(labels, np.int64, "LABELS"))
-        for check in (_check_shapes, _check_labels, _check_matrix, _check_coords, _check_demand):
+        for check in (_check_shapes, _check_labels, _check_matrix, _check_coords, _check_demand, _check_ends):
             check(self)
+        fix(self, "open", self.open or self.last is not None)
         if self.best_known is not None and not 0 <= self.best_known < np.inf:
-            raise ValueError(f"BEST_KNOWN is {self.best_known}, expected a finite cost")
+            raise ElgoError(f"BEST_KNOWN is {self.best_known}, expected a finite cost")
+
+    @classmethod
+    def from_coords(
+        cls,
+        coords: ArrayLike,
+        *,
+        demand: ArrayLike | None = None,
+        capacity: float | None = None,
+        metric: Metric | str = Metric.EXACT,
+        name: str = "instance",
+    ) -> Self:
+        """Return the instance with nodes at coords (n, 2): a CVRP if demand (n,) and capacity are given, else a TSP.
+
+        Node 0 of a CVRP is the depot, with demand 0. Any array-like will do, such as lists of pairs. The metric
+        "HAVERSINE" takes (latitude, longitude) in degrees and gives metres.
+        """
+        points = _read_only(coords, np.float64, "COORDS")
+        return cls(name, points, Metric(metric), _optional(demand, "DEMAND"), capacity)
+
+    @classmethod
+    def from_matrix(
+        cls,
+        matrix: ArrayLike,
+        *,
+        demand: ArrayLike | None = None,
+        capacity: float | None = None,
+        coords: ArrayLike | None = None,
+        name: str = "instance",
+    ) -> Self:
+        """Return the instance with these costs (n, n) from node to node, which may differ by direction.
+
+        Demand and capacity are those of `from_coords`. Coords, for pictures, are computed from the matrix unless given.
+        """
+        costs = _read_only(matrix, np.float64, "MATRIX")
+        if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
+            raise ElgoError(f"MATRIX has shape {costs.shape}, expected (n, n)")
+        points = np.zeros((len(costs), 2)) if coords is None else _read_only(coords, np.float64, "COORDS")
+        given = coords is not None
+        instance = cls(
+            name, points, Metric.EXPLICIT, _optional(demand, "DEMAND"), capacity, matrix=costs, has_coords=given
+        )
+        return instance if given else replace(instance, coords=embed(costs))
+
+    def with_ends(self, *, open: bool = False, first: int | None = None, last: int | None = None) -> Self:
+        """Return the same problem with open routes, or with a fixed first or last stop; see the fields.
+
+        The best known cost is that of closed routes: open ones have none.
+        """
+        closed = not (self.open or open or last is not None)
+        return replace(self, open=open, first=first, last=last, best_known=self.best_known if closed else None)
 
     def __repr__(self) -> str:
         return f"Instance({self.name!r}, {self.problem}, {self.customers} customers, {self.metric.value})"
@@ -76,15 +133,17 @@ class Instance:
         return self.size if self.demand is None else self.size - 1
 
     def distances(self, a: ArrayLike, b: ArrayLike) -> FloatArray:
-        """Return the costs from nodes a to nodes b (indices, broadcast against each other)."""
+        """Return the costs from nodes a to nodes b (indices, broadcast against each other).
+
+        Where the routes of a CVRP are open, the way back to the depot costs 0.
+        """
         a, b = np.asarray(a), np.asarray(b)
-        if self.matrix is not None:
-            return np.asarray(self.matrix[a, b])
-        return costs_between(self.metric, self.coords, a, b)
+        costs = self.matrix[a, b] if self.matrix is not None else costs_between(self.metric, self.coords, a, b)
+        return np.where(b == 0, 0.0, costs) if self.open and self.demand is not None else np.asarray(costs)
 
     def distance_matrix(self) -> FloatArray:
-        """Return all costs (n, n), row = from. For Metric.EXPLICIT this is the read-only matrix itself."""
-        if self.matrix is not None:
+        """Return all costs (n, n), row = from; may be the read-only matrix of the instance itself."""
+        if self.matrix is not None and not self.open:
             return self.matrix
         nodes = np.arange(self.size)
         costs = np.empty((self.size, self.size))
@@ -103,10 +162,10 @@ class Instance:
         """Return demands (n,) and capacity as integers: multiples of 10^-k, with the smallest k <= 6 that is exact.
 
         If none is, the capacity becomes 10^12 and demands are rounded up, so that a load that fits in these units
-        also fits in fact. Raises ValueError for TSP.
+        also fits in fact. Raises ElgoError for TSP.
         """
         if self.demand is None or self.capacity is None:
-            raise ValueError(f"{self.name} is a TSP: it has no DEMAND")
+            raise ElgoError(f"{self.name} is a TSP: it has no DEMAND")
         amounts = np.append(self.demand, self.capacity)
         for k in range(7):
             scaled = amounts * 10.0**k
@@ -125,11 +184,15 @@ def _read_only(values: ArrayLike, dtype: type, name: str) -> NDArray:
     try:
         array: NDArray = np.array(values, dtype=dtype, order="C")
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is not an array of numbers") from None
+        raise ElgoError(f"{name} is not an array of numbers") from None
     if dtype is np.int64 and not np.array_equal(array, values):
-        raise ValueError(f"{name} has a number that is not an integer")
+        raise ElgoError(f"{name} has a number that is not an integer")
     array.setflags(write=False)
     return array
+
+
+def _optional(values: ArrayLike | None, name: str) -> FloatArray | None:
+    return None if values is None else _read_only(values, np.float64, name)
 
 
 # Validation, one function per concern.
@@ -140,66 +203,80 @@ def _check_shapes(it: Instance) -> None:
     for name, shape in {"coords": (n, 2), "labels": (n,), "demand": (n,), "matrix": (n, n)}.items():
         array = getattr(it, name)
         if array is not None and array.shape != shape:
-            raise ValueError(f"{name.upper()} has shape {array.shape}, expected {shape}")
+            raise ElgoError(f"{name.upper()} has shape {array.shape}, expected {shape}")
     if not it.name or not it.name.isprintable():
-        raise ValueError(f"NAME is {it.name!r}, expected one line of printable text")
-    if it.demand is None and it.size < 3:
-        raise ValueError(f"DIMENSION is {it.size}, but a TSP needs at least 3 nodes")
-    if it.demand is not None and it.customers < 2:
-        raise ValueError(f"DIMENSION is {it.size}, but a CVRP needs a depot and at least 2 customers")
+        raise ElgoError(f"NAME is {it.name!r}, expected one line of printable text")
+    if it.size == 0:
+        raise ElgoError("DIMENSION is 0, expected at least one node")
 
 
 def _check_labels(it: Instance) -> None:
     values, counts = np.unique(it.labels, return_counts=True)
     if len(values) < it.size:
-        raise ValueError(f"node number {values[counts > 1][0]} is used {counts.max()} times")
+        raise ElgoError(f"node number {values[counts > 1][0]} is used {counts.max()} times")
     if values[0] < 0:  # -1 ends the lists of nodes in files
-        raise ValueError(f"node number {values[0]} is negative")
+        raise ElgoError(f"node number {values[0]} is negative")
 
 
 def _check_coords(it: Instance) -> None:
     for i in np.flatnonzero(~(np.abs(it.coords) <= LARGEST_NUMBER).all(axis=1)):
         x, y = it.coords[i]
-        raise ValueError(f"COORDS of node {it.labels[i]} are ({x:g}, {y:g}), expected finite numbers")
-    if np.all(it.plane() == it.plane()[0]):
-        raise ValueError(f"COORDS of all {it.size} nodes are equal ({it.coords[0, 0]:g}, {it.coords[0, 1]:g})")
+        raise ElgoError(f"COORDS of node {it.labels[i]} are ({x:g}, {y:g}), expected finite numbers")
     if it.metric is Metric.HAVERSINE:
         for axis, (name, limit) in enumerate((("LAT", 90), ("LON", 360))):
             for i in np.flatnonzero(np.abs(it.coords[:, axis]) > limit):
                 value = it.coords[i, axis]
-                raise ValueError(f"{name} of node {it.labels[i]} is {value:g}, outside -{limit}..{limit}")
+                raise ElgoError(f"{name} of node {it.labels[i]} is {value:g}, outside -{limit}..{limit}")
 
 
 def _check_matrix(it: Instance) -> None:
     if (it.matrix is not None) != (it.metric is Metric.EXPLICIT):
-        raise ValueError(f"MATRIX is {'missing' if it.matrix is None else 'given'} but the metric is {it.metric.value}")
+        raise ElgoError(f"MATRIX is {'missing' if it.matrix is None else 'given'} but the metric is {it.metric.value}")
     if it.matrix is None:
         if not it.has_coords:
-            raise ValueError(f"HAS_COORDS is False but the metric is {it.metric.value}, which needs coordinates")
+            raise ElgoError(f"HAS_COORDS is False but the metric is {it.metric.value}, which needs coordinates")
         return
     for i, j in np.argwhere(~((it.matrix >= 0) & (it.matrix <= LARGEST_NUMBER))):
         pair = f"node {it.labels[i]} to node {it.labels[j]}"
-        raise ValueError(f"MATRIX from {pair} is {it.matrix[i, j]:g}, expected a finite cost >= 0")
+        raise ElgoError(f"MATRIX from {pair} is {it.matrix[i, j]:g}, expected a finite cost >= 0")
     for i in np.flatnonzero(it.matrix.diagonal()):
-        raise ValueError(f"MATRIX from node {it.labels[i]} to itself is {it.matrix[i, i]:g}, expected 0")
-    if not it.matrix.any():
-        raise ValueError(f"MATRIX is 0 for all {it.size} nodes")
+        raise ElgoError(f"MATRIX from node {it.labels[i]} to itself is {it.matrix[i, i]:g}, expected 0")
 
 
 def _check_demand(it: Instance) -> None:
     if (it.demand is None) != (it.capacity is None):
         missing = "CAPACITY" if it.capacity is None else "DEMAND"
-        raise ValueError(f"{missing} is missing: a CVRP has both DEMAND and CAPACITY")
+        raise ElgoError(f"{missing} is missing: a CVRP has both DEMAND and CAPACITY")
     if it.demand is None or it.capacity is None:
         return
     if not 0 < it.capacity <= LARGEST_DEMAND:
-        raise ValueError(f"CAPACITY is {it.capacity:g}, expected more than 0 and at most {LARGEST_DEMAND:g}")
+        raise ElgoError(f"CAPACITY is {it.capacity:g}, expected more than 0 and at most {LARGEST_DEMAND:g}")
     rules = (
         (~np.isfinite(it.demand), "expected a finite number"),
         (it.demand < 0, "expected 0 or more"),
-        (it.demand > it.capacity, f"more than CAPACITY {it.capacity:g}"),
+        (it.demand > it.capacity, f"more than CAPACITY {it.capacity:g}{_others(it, it.demand > it.capacity)}"),
         (it.demand[:1] != 0, "expected 0 because it is the depot"),
     )
     for bad, message in rules:
         for i in np.flatnonzero(bad):
-            raise ValueError(f"DEMAND of node {it.labels[i]} is {it.demand[i]:g}, {message}")
+            raise ElgoError(f"DEMAND of node {it.labels[i]} is {it.demand[i]:g}, {message}")
+
+
+def _others(it: Instance, wrong: NDArray[np.bool_], most: int = 10) -> str:
+    """Return the wrong nodes after the first one as the end of a message."""
+    nodes = [str(label) for label in it.labels[wrong][1:]]
+    more = f" and {len(nodes) - most} more" if len(nodes) > most else ""
+    return f"; so is that of node{'s' * (len(nodes) > 1)} {', '.join(nodes[:most])}{more}" if nodes else ""
+
+
+def _check_ends(it: Instance) -> None:
+    for name in ("first", "last"):
+        node = getattr(it, name)
+        if node is None:
+            continue
+        if it.demand is not None:
+            raise ElgoError(f"{name.upper()} is {node}, but only a TSP takes it: CVRP routes begin at the depot")
+        if not 0 <= node < it.size:
+            raise ElgoError(f"{name.upper()} is {node}, expected a node of 0..{it.size - 1}")
+    if it.first is not None and it.first == it.last and it.size > 1:
+        raise ElgoError(f"FIRST and LAST are both {it.first}; for a tour that returns there give FIRST alone")

@@ -17,11 +17,12 @@ _METRES_PER_KM = 1000.0
 
 @dataclass(frozen=True)
 class Itinerary:
-    """One route. It begins and ends at the depot, or for a TSP at node 0."""
+    """One route. It begins at the depot, or for a TSP at the first node; unless it is open, it ends there, too."""
 
     nodes: tuple[int, ...]
     legs: tuple[float, ...]  # cost from the node before; 0 for the first
     loads: tuple[float, ...]  # demand of the nodes so far; 0 for a TSP
+    open: bool
 
     @property
     def cost(self) -> float:
@@ -34,9 +35,9 @@ class Itinerary:
         return self.loads[-1]
 
     @property
-    def stops(self) -> int:
-        """Number of nodes to visit on the way."""
-        return len(self.nodes) - 2
+    def stops(self) -> tuple[int, ...]:
+        """The nodes without the start, to which a closed route returns."""
+        return self.nodes[1:] if self.open else self.nodes[1:-1]
 
     @cached_property
     def distances(self) -> tuple[float, ...]:
@@ -45,20 +46,22 @@ class Itinerary:
 
 
 def itineraries(solution: Solution) -> list[Itinerary]:
-    """Return the routes of a solution in their order; a tour is turned so that it begins at node 0."""
+    """Return the routes of a solution in their order. A closed tour is turned to begin at its first node, else at 0."""
     return [_itinerary(solution, route) for route in solution.routes if route]
 
 
 def _itinerary(solution: Solution, route: tuple[int, ...]) -> Itinerary:
     instance = solution.instance
-    if instance.problem == "tsp":
-        first = route.index(0) if 0 in route else 0
-        nodes = (*route[first:], *route[: first + 1])
+    if instance.problem == "cvrp":
+        nodes = (0, *route) if instance.open else (0, *route, 0)
+    elif instance.open:
+        nodes = route
     else:
-        nodes = (0, *route, 0)
+        begin = route.index(instance.first or 0)
+        nodes = (*route[begin:], *route[: begin + 1])
     legs = instance.distances(np.array(nodes[:-1]), np.array(nodes[1:]))
     demand = np.zeros(instance.size) if instance.demand is None else instance.demand
-    return Itinerary(nodes, (0.0, *legs.tolist()), _sums([float(demand[node]) for node in nodes]))
+    return Itinerary(nodes, (0.0, *legs.tolist()), _sums([float(demand[node]) for node in nodes]), instance.open)
 
 
 def _sums(values: list[float]) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from itertools import chain
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 
 
@@ -29,15 +30,17 @@ class Solution:
 
     @cached_property
     def cost(self) -> float:
-        """Total cost of the closed routes. Raises ValueError if a node does not exist."""
+        """Total cost of the routes, with the way back unless they are open. Raises ElgoError for unknown nodes."""
         if unknown := self._unknown():
-            raise ValueError(f"{self.instance.name} has no node {unknown[0]}, so the routes have no cost")
-        depot = () if self.instance.problem == "tsp" else (0,)
-        closed = [np.array(depot + route, dtype=np.int64) for route in self.routes if route]
+            raise ElgoError(f"{self.instance.name} has no node {unknown[0]}, so the routes have no cost")
+        tsp = self.instance.problem == "tsp"
+        closed = [np.array(route if tsp else (0, *route), dtype=np.int64) for route in self.routes if route]
         if not closed:
             return 0.0
         here = np.concatenate(closed)
         there = np.concatenate([np.roll(stops, -1) for stops in closed])
+        if tsp and self.instance.open:
+            here, there = here[:-1], there[:-1]
         return math.fsum(self.instance.distances(here, there))  # exact: a rotated route costs the same
 
     @cached_property
@@ -61,6 +64,10 @@ class Solution:
                 yield f"route {number} is empty"
             if self.instance.problem == "cvrp" and 0 in route:
                 yield f"route {number} contains the depot"
+            for name, end in (("first", 0), ("last", -1)):
+                node = getattr(self.instance, name)
+                if route and node is not None and route[end] != node:
+                    yield f"the {name} node is {route[end]}, not {node}"
 
     def _visit_violations(self) -> Iterable[str]:
         first = 0 if self.instance.problem == "tsp" else 1

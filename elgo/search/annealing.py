@@ -1,6 +1,5 @@
 """Simulated annealing of CVRP routes with SISR moves, on one thread or several."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,6 +12,7 @@ from elgo.search.data import SearchData
 from elgo.search.giant_tour import NodeArray, count_routes, mean_edge, split_by_sector
 from elgo.search.rng import RandomState, random_states
 from elgo.search.sisr import SisrResult, ruin_and_recreate
+from elgo.search.slices import Slices
 
 LARGE = 400  # customers from which on all threads share one annealing
 # Temperatures in units of the initial solution's mean edge
@@ -21,9 +21,6 @@ INITIAL_SMALL = 1.0  # initial temperature below LARGE customers
 INITIAL_NEAR_START = 0.1  # initial temperature if the initial solution is to be kept in reach
 STAGES = 100  # temperatures of an annealing with a fixed number of iterations
 SLICE = 0.1  # seconds between two exchanges of the threads
-SHORTEST_SLICE = 0.005  # seconds that are worth another slice
-FIRST_ITERATIONS = 100  # of the first slice, which measures the speed
-MOST_ITERATIONS = 10**9  # of a slice, for work that takes no measurable time
 
 
 class Annealing:
@@ -78,14 +75,14 @@ def anneal(
 def improve(
     data: SearchData,
     giant_tour: NodeArray,
-    until: float,
+    slices: Slices,
     threads: int,
     seed: int,
     on_better: Callable[[NodeArray], None],
     vehicles: int | None = None,
     near_start: bool = False,
 ) -> None:
-    """Improve a giant tour until the given value of time.perf_counter(), and pass each better one to `on_better`.
+    """Improve a giant tour in these slices, and pass each better one to `on_better`.
 
     In a large instance the threads share one annealing, in a small one each has its own. With `near_start` the
     initial temperature is so low that the search stays near the given solution.
@@ -98,7 +95,7 @@ def improve(
     annealings = [Annealing(data, giant_tour, most, group) for group in groups]
     best_change = 0.0
     with ThreadPoolExecutor(threads) as pool:
-        for count, elapsed in time_slices(until, SLICE):
+        for count, elapsed in slices:
             temperature = _temperature(edge, initial, elapsed)
             futures = [[pool.submit(job) for job in each.jobs(count, temperature, rng)] for each in annealings]
             for annealing, jobs in zip(annealings, futures, strict=True):
@@ -107,20 +104,6 @@ def improve(
             if best.best_change < best_change - data.arrays.tolerance:
                 best_change = best.best_change
                 on_better(best.best)
-
-
-def time_slices(until: float, seconds: float) -> Iterator[tuple[int, float]]:
-    """Yield (iterations, fraction of the time that has passed) for slices of about `seconds` each.
-
-    The speed of each slice decides how many iterations the next one gets. The slices end at `until`, a value of
-    time.perf_counter(); the last ones are shorter, so that they end in time.
-    """
-    begin = time.perf_counter()
-    speed = FIRST_ITERATIONS / seconds  # iterations per second
-    while (left := until - (now := time.perf_counter())) > SHORTEST_SLICE:
-        iterations = max(1, min(MOST_ITERATIONS, int(speed * min(seconds, left / 2))))
-        yield iterations, (now - begin) / (until - begin)
-        speed = min(iterations / (time.perf_counter() - now), 10 * speed)
 
 
 def _temperature(edge: float, initial: float, elapsed: float) -> float:

@@ -20,12 +20,14 @@ FloatArray = NDArray[np.float64]
 TABLE_NODES = 500  # largest instance whose distances are looked up
 METRICS = (Metric.EXPLICIT, Metric.EXACT, Metric.EUC_2D, Metric.CEIL_2D, Metric.ATT, Metric.GEO, Metric.HAVERSINE)
 EXPLICIT, EXACT, EUC_2D, CEIL_2D, ATT, GEO, HAVERSINE = range(len(METRICS))
+OPEN = 16  # is added to the metric of an open CVRP: to node 0 costs nothing
+FREE_ENDS = 32  # is added to the metric of a TSP with free ends: nodes whose coordinates are NaN cost nothing
 
 
 class Distances(NamedTuple):
     """The distances of an instance as the kernels compute them.
 
-    metric  index into METRICS
+    metric  index into METRICS, plus OPEN or FREE_ENDS
     values  for EXPLICIT the matrix (n, n); otherwise the points (n, 2), in radians for GEO and HAVERSINE
     """
 
@@ -33,16 +35,18 @@ class Distances(NamedTuple):
     values: FloatArray
 
 
-def make_distances(instance: Instance) -> Distances:
-    """Return the distances of an instance for use in kernels."""
+def make_distances(instance: Instance, free_ends: int = 0) -> Distances:
+    """Return the distances of an instance, and of nodes for its free ends, for use in kernels."""
     metric, values = instance.metric, instance.coords
     if instance.size <= TABLE_NODES or metric is Metric.EXPLICIT:
-        metric, values = Metric.EXPLICIT, instance.distance_matrix()
-    elif metric is Metric.GEO:
+        return Distances(EXPLICIT, np.pad(instance.distance_matrix(), (0, free_ends)))
+    if metric is Metric.GEO:
         values = geo_radians(values)
     elif metric is Metric.HAVERSINE:
         values = np.radians(values)
-    return Distances(METRICS.index(metric), np.array(values, order="C"))
+    kind = FREE_ENDS if free_ends else OPEN if instance.open and instance.problem == "cvrp" else 0
+    values = np.pad(values, ((0, free_ends), (0, 0)), constant_values=np.nan)
+    return Distances(METRICS.index(metric) + kind, np.array(values, order="C"))
 
 
 def integer_distances(instance: Instance, largest: int, extent: int) -> NDArray[np.int64]:
@@ -51,7 +55,7 @@ def integer_distances(instance: Instance, largest: int, extent: int) -> NDArray[
     top = float(distance.max())
     if top <= largest and (instance.metric.rounded or bool((distance == np.rint(distance)).all())):
         return distance.astype(np.int64)
-    return np.rint(distance * (extent / top)).astype(np.int64)
+    return np.rint(distance * (extent / (top or 1.0))).astype(np.int64)
 
 
 @njit(inline="always")
@@ -71,6 +75,18 @@ def distance(distances: Distances, i: int, j: int) -> float:
 @cached_njit()
 def _rare_distance(metric: int, points: FloatArray, i: int, j: int, length: float) -> float:
     """Return the distance by one of the rarer metrics; not inlined, to keep the kernels small."""
+    if metric >= FREE_ENDS:
+        if math.isnan(length):
+            return 0.0
+        metric -= FREE_ENDS
+    elif metric >= OPEN:
+        if j == 0:
+            return 0.0
+        metric -= OPEN
+    if metric == EUC_2D:
+        return math.floor(length + 0.5)
+    if metric == EXACT:
+        return length
     if metric == CEIL_2D:
         return math.ceil(length)
     if metric == ATT:

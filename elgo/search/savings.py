@@ -5,7 +5,8 @@ from numba import njit
 
 from elgo.jit.cache import cached_njit
 from elgo.problem.instance import Instance
-from elgo.search.data import IntArray, nearest_neighbours
+from elgo.search.data import IntArray, is_symmetric, nearest_neighbours
+from elgo.search.distances import FloatArray
 from elgo.search.giant_tour import Routes
 
 ALL_PAIRS = 500  # customers up to which savings are computed for every pair
@@ -15,12 +16,27 @@ NEAREST_PAIRS = 100  # beyond, only for pairs of a customer and one of this many
 def savings(instance: Instance) -> Routes:
     """Return routes that begin as one per customer and are merged at their ends, the largest saving first."""
     demand, capacity = instance.units()
-    to_depot = instance.distances(np.arange(instance.size), 0)
+    nodes = np.arange(instance.size)
+    depot = _mean(instance, nodes, np.zeros_like(nodes))
     i, j = _pairs(instance)
-    saved = to_depot[i] + to_depot[j] - instance.distances(i, j)
+    saved = depot[i] + depot[j] - _mean(instance, i, j)
     positive = np.flatnonzero(saved > 0)
     order = positive[np.argsort(-saved[positive], kind="stable")]
-    return _follow(_merge(i[order], j[order], demand, capacity))
+    routes = _follow(_merge(i[order], j[order], demand, capacity))
+    return routes if is_symmetric(instance) else [_cheaper_way(instance, route) for route in routes]
+
+
+def _mean(instance: Instance, i: IntArray, j: IntArray) -> FloatArray:
+    """Return the costs between nodes i and j, the mean of both directions."""
+    there = instance.distances(i, j)
+    return there if is_symmetric(instance) else (there + instance.distances(j, i)) / 2
+
+
+def _cheaper_way(instance: Instance, route: list[int]) -> list[int]:
+    """Return the route or its reverse, whichever costs less."""
+    stops = np.array([0, *route, 0])
+    there, back = instance.distances(stops[:-1], stops[1:]).sum(), instance.distances(stops[1:], stops[:-1]).sum()
+    return route[::-1] if back < there else route
 
 
 def _pairs(instance: Instance) -> tuple[IntArray, IntArray]:

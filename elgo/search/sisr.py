@@ -207,11 +207,12 @@ def _recreate(
         cost, left, route = _cheapest_near(data, nodes, routes, customer, free, state)
         if route == NO_ROUTE:  # the routes nearby are full
             cost, left, route = _cheapest_anywhere(data.distances, nodes, routes, customers, customer, free)
-        if route == NO_ROUTE:
-            if linked.counters[0].used >= most:
+        if route == NO_ROUTE or data.new_routes:
+            alone = distance(data.distances, 0, customer) + distance(data.distances, customer, 0)
+            if linked.counters[0].used < most and alone < cost:
+                route, left, cost = open_route(linked), 0, alone
+            elif route == NO_ROUTE:
                 return math.inf
-            route, left = open_route(linked), 0
-            cost = distance(data.distances, 0, customer) + distance(data.distances, customer, 0)
         if not routes[route].saved:
             save_route(linked, route)
         right = routes[route].first if left == 0 else nodes[left].next

@@ -204,13 +204,12 @@ def _add_pages(app: FastAPI) -> None:
     def docs() -> FileResponse:
         return FileResponse(HERE / "swagger" / "index.html")
 
-    static = HERE / "static"
-    if static.is_dir():
-        app.mount("/static", StaticFiles(directory=static), name="static")
+    app.mount("/static/leaflet", StaticFiles(directory=HERE.parent / "view" / "leaflet"), name="leaflet")
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
 
-        @app.get("/", include_in_schema=False)
-        def page() -> FileResponse:
-            return FileResponse(static / "index.html")
+    @app.get("/", include_in_schema=False)
+    def page() -> FileResponse:
+        return FileResponse(HERE / "static" / "index.html")
 
 
 async def _created(id: str) -> Any:

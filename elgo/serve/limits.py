@@ -19,7 +19,7 @@ class Limits:
     """Bounds of the service; what exceeds them is refused at once."""
 
     max_seconds: float = 60.0  # for a job
-    max_nodes: int = 10_000
+    max_nodes: int = 10_001  # 10,000 customers and a depot
     max_queue: int = 100  # jobs that wait
     max_body: int = 16 * MEGABYTE  # bytes of a request
     body_seconds: float = 30.0  # for a client to send it

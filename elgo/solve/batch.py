@@ -12,7 +12,7 @@ from typing import Protocol
 from elgo.solve import solver
 from elgo.solve.config import SolveConfig
 from elgo.solve.pool import Job, Pool
-from elgo.solve.result import Improvement, Result
+from elgo.solve.result import CallbackError, Improvement, Result
 from elgo.solve.worker import Request
 
 POLL_SECONDS = 0.1  # between looks at a request to stop, since not every system can interrupt a thread that waits
@@ -119,6 +119,8 @@ def _solve(
             return solver.solve(
                 instance, config, warm_start=warm_start, on_improvement=lambda it, _: improved(it), on_progress=advanced
             )
+    except CallbackError as error:
+        raise error.__cause__ or error from None
     except KeyboardInterrupt:
         if not stop.requested:
             raise

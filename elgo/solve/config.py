@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from elgo.model.device import check_device
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.cores import available_cores
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
+from elgo.solve.stop import MaxIterations, MaxRuntime, StopCriterion, check_seconds
 
 if TYPE_CHECKING:
     from elgo.model.checkpoint import Model
@@ -35,48 +37,53 @@ class SolveConfig:
     start: ModelName | Model | None = None  # model to start the search from
     policy_only: bool = False  # no search, and no time limit
     model: ModelName | Model | None = None  # model of policy_only; default: "elg"
-    starts: int | None = None  # nodes that rollouts start at; default: all up to 1,000, 100 above; for `start` 16
-    symmetries: int | None = None  # under which rollouts are made; default: 8; for `start` 1
+    starts: int | None = (
+        None  # nodes that rollouts start at; default: all up to 1,000, then 100; 16 above 10,000, and for `start`
+    )
+    symmetries: int | None = None  # under which rollouts are made; default: 8; above 10,000 nodes, and for `start`, 1
     seed: int = 0  # of all randomness
     threads: int | None = None  # default: all cores that this process may use
     vehicles: int | None = None  # most routes of a CVRP
     memory_gb: float = 4.0  # what the rollouts may take
     device: str = "auto"  # of a model by name: cpu, cuda, cuda:NUMBER, or auto: a GPU if there is one
+    stop: StopCriterion | None = None  # ends the search earlier; MaxIterations replaces the default time limit
 
     def __post_init__(self) -> None:
-        if self.time_limit is not None and not 0 < self.time_limit < float("inf"):
-            raise ValueError(f"time_limit is {self.time_limit}, must be a number of seconds above 0")
+        if self.time_limit is not None:
+            check_seconds("time_limit", self.time_limit)
         for name in ("starts", "threads", "vehicles"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}, must be at least 1")
+                raise ElgoError(f"{name} is {value}, must be at least 1")
         if self.threads is not None and self.threads > MOST_THREADS:
-            raise ValueError(f"threads is {self.threads}, must be at most {MOST_THREADS}")
+            raise ElgoError(f"threads is {self.threads}, must be at most {MOST_THREADS}")
         if self.symmetries is not None and not 1 <= self.symmetries <= SYMMETRIES:
-            raise ValueError(f"symmetries is {self.symmetries}, must be 1..{SYMMETRIES}")
+            raise ElgoError(f"symmetries is {self.symmetries}, must be 1..{SYMMETRIES}")
         if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}, must not be negative")
+            raise ElgoError(f"seed is {self.seed}, must not be negative")
         if self.memory_gb <= 0:
-            raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
+            raise ElgoError(f"memory_gb is {self.memory_gb}, must be positive")
         check_device(self.device)
         self._check_combination()
 
     def _check_combination(self) -> None:
-        """Raise ValueError for a field that has no effect beside the others."""
+        """Raise ElgoError for a field that has no effect beside the others."""
         if self.policy_only and self.time_limit is not None:
-            raise ValueError(f"time_limit is {self.time_limit:g}, but policy_only has no time limit")
+            raise ElgoError(f"time_limit is {self.time_limit:g}, but policy_only has no time limit")
+        if self.policy_only and self.stop is not None:
+            raise ElgoError("stop is given, but policy_only does not search")
         if self.policy_only and self.start is not None:
             text = _text(self.start)
-            raise ValueError(f"start is {text}, but policy_only does not search; name the model with model")
+            raise ElgoError(f"start is {text}, but policy_only does not search; name the model with model")
         if self.model is not None and not self.policy_only:
             text = _text(self.model)
-            raise ValueError(f"model is {text}, but it needs policy_only; start names a model to start from")
+            raise ElgoError(f"model is {text}, but it needs policy_only; start names a model to start from")
         for name in ("starts", "symmetries"):
             value = getattr(self, name)
             if value is not None and self.policy is None:
-                raise ValueError(f"{name} is {value}, but it needs a policy: start or policy_only")
+                raise ElgoError(f"{name} is {value}, but it needs a policy: start or policy_only")
         if self.device != "auto" and self.policy is None:
-            raise ValueError(f"device is {self.device}, but it needs a policy: start or policy_only")
+            raise ElgoError(f"device is {self.device}, but it needs a policy: start or policy_only")
 
     @property
     def policy(self) -> ModelName | Model | None:
@@ -91,8 +98,13 @@ class SolveConfig:
         return self.threads or available_cores()
 
     def limit(self, instance: Instance) -> float:
-        """Return the seconds for this instance: as given, or by its size."""
-        return self.time_limit or min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_PER_NODE * instance.size))
+        """Return the seconds for this instance: as given, or by its size; infinite for a fixed number of iterations."""
+        given = [] if self.time_limit is None else [self.time_limit]
+        if isinstance(self.stop, MaxRuntime):
+            given.append(self.stop.seconds)
+        elif isinstance(self.stop, MaxIterations):
+            given.append(float("inf"))
+        return min(given) if given else min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_PER_NODE * instance.size))
 
 
 def _text(model: ModelName | Model) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.problem.instance import Instance
+from elgo.problem.packing import first_fit_decreasing
 from elgo.search.distances import integer_distances
-from elgo.search.fallback import first_fit_decreasing
 from elgo.search.giant_tour import Routes
 from elgo.search.tsp import fast_tsp_tour
 

@@ -33,6 +33,7 @@ _TOUR = "#1f6fb2"
 _SOURCES = {  # of solutions
     "warm start": "#8a8f98",
     "fallback": "#b8bec6",
+    "exact": "#7a5cc0",
     "savings": "#e0a030",
     "policy": "#c2403d",
     "search": _TOUR,
@@ -61,7 +62,7 @@ def plot_instance(instance: Instance, ax: Axes) -> None:
 
 
 def plot_solution(solution: Solution, ax: Axes, title: str | None = None, stops: Stops | None = None) -> None:
-    """Draw the routes on ax: a TSP tour closed, CVRP routes in their own styles with thin legs to the depot.
+    """Draw the routes on ax: those of a CVRP in their own styles, with thin legs to the depot, and back unless open.
 
     With stops, and if there are not too many, they are numbered along their route and named. A legend tells stops,
     load and length of each CVRP route.
@@ -73,7 +74,7 @@ def plot_solution(solution: Solution, ax: Axes, title: str | None = None, stops:
     width = 1.9 * _scale(instance)
     styles = route_styles(solution)
     if instance.problem == "tsp":
-        tours = [xy[[*route, route[0]]] for route in solution.routes]
+        tours = [xy[[*route, *([] if instance.open else route[:1])]] for route in solution.routes]
         ax.add_collection(LineCollection(tours, colors=_TOUR, linewidths=width, zorder=2))
         styles = [RouteStyle(_TOUR, "#ffffff", ()) for _ in styles]
     else:
@@ -81,8 +82,14 @@ def plot_solution(solution: Solution, ax: Axes, title: str | None = None, stops:
         paths = [xy[list(route)] for route in solution.routes]
         dashes = [_line_style(style) for style in styles]
         ax.add_collection(LineCollection(paths, colors=colors, linewidths=width, linestyles=dashes, zorder=2))
-        legs = LineCollection([xy[[0, end]] for route in solution.routes for end in (route[0], route[-1])], alpha=0.5)
-        legs.set(color=np.repeat(colors, 2, axis=0), linewidth=max(0.45 * width, 0.4), linestyle=(0, (4, 3)), zorder=1)
+        ends = [(route[0],) if instance.open else (route[0], route[-1]) for route in solution.routes]
+        legs = LineCollection([xy[[0, end]] for pair in ends for end in pair], alpha=0.5)
+        legs.set(
+            color=np.repeat(colors, [len(pair) for pair in ends], axis=0),
+            linewidth=max(0.45 * width, 0.4),
+            linestyle=(0, (4, 3)),
+            zorder=1,
+        )
         ax.add_collection(legs)
         _add_legend(solution, styles, ax)
     plot_instance(instance, ax)
@@ -109,7 +116,7 @@ def _add_legend(solution: Solution, styles: list[RouteStyle], ax: Axes) -> None:
     handles = []
     for number, (route, style) in enumerate(zip(routes, styles, strict=True), start=1):
         load = f"{format_number(route.load)} / {format_number(instance.capacity)}"
-        text = f"{number}: {route.stops} stops, load {load}, {short_length(route.cost, instance.metric)}"
+        text = f"{number}: {len(route.stops)} stops, load {load}, {short_length(route.cost, instance.metric)}"
         line = Line2D([], [], color=style.colour, linestyle=_line_style(style), linewidth=2, label=text)
         handles.append(line)
     size = 8 if len(routes) <= 30 else 6
@@ -120,7 +127,7 @@ def _add_numbers(solution: Solution, styles: list[RouteStyle], ax: Axes) -> None
     """Number the stops along their route, on a dot in its colour."""
     xy = solution.instance.plane()
     for route, style in zip(itineraries(solution), styles, strict=True):
-        nodes = list(route.nodes[1:-1])
+        nodes = list(route.stops)
         ax.scatter(xy[nodes, 0], xy[nodes, 1], s=62, color=style.colour, edgecolor="white", linewidths=0.6, zorder=4)
         for position, node in enumerate(nodes, start=1):
             size = 5.5 if position < 100 else 4.5

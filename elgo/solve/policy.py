@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -21,13 +22,20 @@ from elgo.problem.task import ProblemName, Task
 from elgo.solve.config import ModelName, SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnProgress
+from elgo.solve.result import format_seconds
 
 Nodes = NDArray[np.int64]
+log = logging.getLogger("elgo")
 
 START_SHARE = 0.5  # of the time limit, at most, until the rollouts that a search starts from are done
 START_NODES = 16  # of these rollouts by default, under one symmetry
+LARGE = 10_000  # nodes above which policy_only has the same defaults: its time grows with their square
 
-EXIT_SECONDS = 30.0  # for which the exit of the interpreter waits for what torch cannot interrupt
+# CPU seconds per node^2, of what a task takes before its rollouts and of each rollout; about, on a core of 2024
+TASK_SECONDS, ROLLOUT_SECONDS = 1e-7, 1.5e-8
+SAID_SECONDS = 60.0  # of rollouts that take longer, the log says so before they begin
+
+EXIT_SECONDS = 30.0  # for which the exit of the interpreter waits for what cannot be interrupted
 
 
 def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
@@ -48,9 +56,13 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     with incumbent.loading():
         load = partial(load_policy, model, instance.problem, config.device)
         policy = run_with_deadline(load, math.inf, EXIT_SECONDS)
+    counts = rollout_counts(instance, config)
+    seconds = rollout_seconds(instance, *counts, config.workers)
+    if seconds > SAID_SECONDS:
+        text = "{}: {} starts x {} symmetries take about {}; fewer take less"
+        log.info(text.format(instance.name, *counts, format_seconds(seconds)))
     with incumbent.timed("decode"):
-        how, symmetries = policy.config.normalisation, config.symmetries or SYMMETRIES
-        tasks, starts = augmentations(instance, how, config.starts, symmetries, config.seed)
+        tasks, starts = augmentations(instance, policy.config.normalisation, *counts, config.seed)
         try:
             roll_out = partial(_best_rollout, policy, incumbent, tasks, starts, advance)
             solution = run_with_deadline(roll_out, math.inf, EXIT_SECONDS)
@@ -101,7 +113,16 @@ def policy_start(policy: Model, incumbent: Incumbent) -> bool:
 
 def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
     """Return the number of start nodes and of symmetries of the rollouts that policy_alone makes."""
+    if instance.size > LARGE:
+        return start_count(instance.customers, config.starts or START_NODES), config.symmetries or 1
     return start_count(instance.customers, config.starts), config.symmetries or SYMMETRIES
+
+
+def rollout_seconds(instance: Instance, starts: int, symmetries: int, threads: int) -> float:
+    """Return about how long rollouts take on a CPU."""
+    at_once = min(threads, symmetries)  # one thread makes the tables of a task
+    task, rollouts = TASK_SECONDS * symmetries / at_once, ROLLOUT_SECONDS * starts * symmetries / threads
+    return instance.size**2 * (task + rollouts)
 
 
 def load_policy(model: ModelName | Model, problem: ProblemName, device: str = "auto") -> Model:

@@ -14,7 +14,7 @@ class Improvement(NamedTuple):
 
     seconds: float  # since the call, without loading
     cost: float
-    source: str  # fallback, warm start, savings, policy, search or fast_tsp
+    source: str  # fallback, warm start, exact, savings, policy, search or fast_tsp
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def source(self) -> str:
-        """Where the solution comes from: fallback, warm start, savings, policy or search."""
+        """Where the solution comes from: fallback, warm start, exact, savings, policy or search."""
         last = self.history[-1].source
         return "search" if last == "fast_tsp" else last
 
@@ -60,6 +60,18 @@ class Result:
     def gap(self) -> float | None:
         """Percent above the best known cost, if there is one."""
         return gap(self.cost, self.instance.best_known)
+
+
+class CallbackError(RuntimeError):
+    """A function of the caller, `on_improvement` or `stop`, has raised an exception: it is the __cause__.
+
+    `result` is the result with the best solution so far.
+    """
+
+    result: Result
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"{name} has raised {error!r}; the best solution so far is in `result` of this exception")
 
 
 def format_seconds(seconds: float) -> str:

@@ -6,16 +6,17 @@ from functools import cache
 import numpy as np
 
 from elgo.problem.instance import Instance, Metric
-from elgo.search.annealing import anneal
+from elgo.search.annealing import SLICE, anneal
 from elgo.search.annealing import improve as improve_routes
-from elgo.search.data import SearchData, prepare
+from elgo.search.data import SearchData, is_symmetric, prepare
 from elgo.search.giant_tour import NodeArray, to_giant_tour, to_routes
 from elgo.search.iterated_local_search import iterated_local_search
 from elgo.search.rng import random_states
 from elgo.search.savings import savings
-from elgo.search.tsp import fast_tsp_tour, improve, improve_asymmetric, is_symmetric, takes_fast_tsp
+from elgo.search.tsp import fast_tsp_tour, improve, improve_asymmetric, slice_seconds, takes_fast_tsp
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent
+from elgo.solve.stop import MaxIterations, MaxRuntime
 
 SAVINGS_SECONDS = 2e-4  # per node, at most
 GRACE = 0.1  # seconds that fast_tsp may be late
@@ -44,7 +45,8 @@ def classical_start(data: SearchData, incumbent: Incumbent) -> None:
     """CVRP: savings, if there is time for them. TSP: local search from the best tour so far."""
     instance = incumbent.instance
     if instance.problem == "tsp":
-        _improve_tour(data, incumbent, time.perf_counter() + START_SHARE * incumbent.remaining())
+        if not isinstance(incumbent.config.stop, MaxIterations):  # which count for the search that follows
+            _improve_tour(data, incumbent, time.perf_counter() + START_SHARE * incumbent.remaining())
         return
     try:
         if SAVINGS_SECONDS * instance.size > 0.5 * incumbent.remaining():
@@ -55,13 +57,14 @@ def classical_start(data: SearchData, incumbent: Incumbent) -> None:
 
 
 def search(data: SearchData, incumbent: Incumbent) -> None:
-    """Improve the best solution so far until the end of the time limit."""
+    """Improve the best solution so far until the end of the time limit, or until the search is to stop."""
     try:
         if incumbent.instance.problem == "cvrp":
             _improve_routes(data, incumbent)
-        elif takes_fast_tsp(incumbent.instance):
+        elif takes_fast_tsp(incumbent.instance) and isinstance(incumbent.config.stop, MaxRuntime | None):
             _improve_tour(data, incumbent, time.perf_counter() + BEFORE_FAST_TSP * incumbent.remaining())
-            _ask_fast_tsp(incumbent)
+            if not incumbent.stopped():
+                _ask_fast_tsp(incumbent)
         else:
             _improve_tour(data, incumbent, incumbent.end)
     finally:
@@ -76,7 +79,8 @@ def _improve_routes(data: SearchData, incumbent: Incumbent) -> None:
     def found(giant_tour: NodeArray) -> None:
         incumbent.offer_found(lambda: to_routes(giant_tour))
 
-    improve_routes(data, start, incumbent.end, config.workers, config.seed, found, config.vehicles, near_start)
+    slices = incumbent.slices(incumbent.end, SLICE)
+    improve_routes(data, start, slices, config.workers, config.seed, found, config.vehicles, near_start)
 
 
 def _improve_tour(data: SearchData, incumbent: Incumbent, until: float) -> None:
@@ -87,9 +91,10 @@ def _improve_tour(data: SearchData, incumbent: Incumbent, until: float) -> None:
         incumbent.offer_found(lambda: [tour.tolist()])
 
     if is_symmetric(incumbent.instance):
-        improve(data, tour, until, config.workers, config.seed, found)
+        slices = incumbent.slices(until, slice_seconds(incumbent.instance))
+        improve(data, tour, slices, config.workers, config.seed, found)
     else:
-        improve_asymmetric(data, tour, until, config.seed, found)
+        improve_asymmetric(data, tour, incumbent.slices(until, SLICE), config.seed, found)
     incumbent.take_found()
 
 

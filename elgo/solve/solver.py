@@ -3,65 +3,99 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
+from elgo.search.exact import EXACT_NODES, exact_routes
 from elgo.search.fallback import fallback_routes
-from elgo.solve.config import SolveConfig
+from elgo.solve.config import ModelName, SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnImprovement, OnProgress
-from elgo.solve.result import Result
+from elgo.solve.result import CallbackError, Result
+from elgo.solve.stop import StopCriterion
 
 if TYPE_CHECKING:
-    from elgo.model.checkpoint import Weights
-    from elgo.model.protocols import PolicyLike
+    from elgo.model.checkpoint import Model
+
+TRIVIAL = 3  # customers up to which no policy is asked: there is hardly a choice
 
 
 def solve(
     instance: Instance,
     config: SolveConfig | None = None,
     *,
+    time_limit: float | None = None,
+    stop: StopCriterion | None = None,
+    start: ModelName | Model | None = None,
+    policy_only: bool | None = None,
+    model: ModelName | Model | None = None,
+    starts: int | None = None,
+    symmetries: int | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    vehicles: int | None = None,
+    memory_gb: float | None = None,
+    device: str | None = None,
     warm_start: Solution | None = None,
     on_improvement: OnImprovement | None = None,
     on_progress: OnProgress | None = None,
-    **changes: Any,
 ) -> Result:
     """Return the best solution found within the time limit.
 
     The limit's clock starts when kernels and models are loaded; the first call ever compiles them, for about 20 s
-    (see `warm_up`).
+    (see `warm_up`). The search ends earlier if it is told to by `stop`, or if the best solution is known to be optimal.
 
     - `instance`: what to solve
-    - `config`: what to spend on it; fields can be given as `changes` instead: solve(instance, time_limit=3)
+    - `config`: what to spend on it. The keywords from `time_limit` to `device` are fields of SolveConfig, whose
+      documentation has their defaults; they replace those of `config`
     - `warm_start`: a feasible solution to start the search from
     - `on_improvement`: called with each better solution, as (Improvement, Solution)
     - `on_progress`: called with the fraction of the rollouts that are done, with policy_only
 
-    Ctrl-C ends the search: the result is the best solution so far.
+    Ctrl-C ends the search: the result is the best solution so far. If `on_improvement` or `stop` raises an exception,
+    the search ends with a CallbackError, which has that result. Wrong input is an ElgoError.
     """
-    config = replace(config or SolveConfig(), **changes)
-    incumbent = Incumbent(instance, config, on_improvement)
-    if warm_start is not None:
-        warm_start = _check_warm_start(warm_start, instance, config)
-    if config.policy_only:
-        from elgo.solve.policy import policy_alone
-
-        policy_alone(incumbent, on_progress)
-        return incumbent.result()
+    given = locals()
+    changes = {it.name: given[it.name] for it in fields(SolveConfig) if given[it.name] is not None}
+    incumbent = Incumbent(instance, replace(config or SolveConfig(), **changes), on_improvement)
     try:
-        if warm_start is not None:
-            incumbent.offer(warm_start, "warm start")
-        else:
-            incumbent.offer_routes(fallback_routes(instance, config.vehicles), "fallback")
-        _start_and_search(incumbent)
+        _solve(incumbent, warm_start, on_progress)
     except KeyboardInterrupt:
         if not incumbent.history:
             raise
         return incumbent.result(interrupted=True)
+    except CallbackError as error:
+        error.result = incumbent.result()
+        raise
     return incumbent.result()
+
+
+def _solve(incumbent: Incumbent, warm_start: Solution | None, on_progress: OnProgress | None) -> None:
+    """Offer solutions to the incumbent: by trying everything, by the policy alone, or by a start and search."""
+    instance, config = incumbent.instance, incumbent.config
+    if warm_start is not None:
+        warm_start = _check_warm_start(warm_start, instance, config)
+    if config.policy_only and instance.customers > TRIVIAL:
+        from elgo.solve.policy import policy_alone
+
+        policy_alone(incumbent, on_progress)
+        return
+    if warm_start is not None:
+        incumbent.offer(warm_start, "warm start")
+    if instance.customers <= (EXACT_NODES if config.policy is None else TRIVIAL):
+        fallback_routes(instance, config.vehicles)  # raises ElgoError if there are too few vehicles
+        incumbent.offer_routes(exact_routes(instance, config.vehicles), "exact")
+        if config.policy is not None:
+            incumbent.warnings.append("the model was not asked: so small an instance is solved by trying everything")
+        return
+    if warm_start is None:
+        incumbent.offer_routes(fallback_routes(instance, config.vehicles), "fallback")
+    if not incumbent.optimal():
+        _start_and_search(incumbent)
 
 
 def warm_up() -> None:
@@ -98,7 +132,7 @@ def _start_and_search(incumbent: Incumbent) -> None:
         search(data, incumbent)
 
 
-def _load(instance: Instance, config: SolveConfig) -> Weights | PolicyLike | None:
+def _load(instance: Instance, config: SolveConfig) -> Model | None:
     """Load the kernels that the search needs; return the model to start from, if any."""
     from elgo.solve.search import load_kernels
 
@@ -111,15 +145,15 @@ def _load(instance: Instance, config: SolveConfig) -> Weights | PolicyLike | Non
 
 
 def _check_warm_start(solution: Solution, instance: Instance, config: SolveConfig) -> Solution:
-    """Return the solution as one of this very instance; ValueError if the search cannot start from it."""
+    """Return the solution as one of this very instance; ElgoError if the search cannot start from it."""
     for name in ("start", "policy_only"):
         if getattr(config, name):
-            raise ValueError(f"{instance.name}: warm_start and {name} are both given; the search has one start")
+            raise ElgoError(f"{instance.name}: warm_start and {name} are both given; the search has one start")
     if solution.instance is not instance:
         solution = Solution(instance, solution.routes)
     if solution.violations:
-        raise ValueError(f"{instance.name}: warm_start is not feasible: {solution.violations[0]}")
+        raise ElgoError(f"{instance.name}: warm_start is not feasible: {solution.violations[0]}")
     routes = len(solution.routes)
     if config.vehicles is not None and routes > config.vehicles:
-        raise ValueError(f"{instance.name}: warm_start has {routes} routes, vehicles is {config.vehicles}")
+        raise ElgoError(f"{instance.name}: warm_start has {routes} routes, vehicles is {config.vehicles}")
     return solution

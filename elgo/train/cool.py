@@ -1,13 +1,12 @@
 """Cooling a run down: a branch of it, in a folder of its own, whose learning rate falls to 0."""
 
-import json
 import math
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from elgo.train.config import Config, make_config
-from elgo.train.run import RunFolder, RunState
+from elgo.train.config import Config
+from elgo.train.run import RunFolder, RunState, fits, read_stored_config
 
 
 def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Config:
@@ -19,7 +18,7 @@ def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Con
     stored = run / "config.json"
     if not stored.exists() or not (run / "checkpoint.pt").exists():
         raise ValueError(f"{run}: no config.json and checkpoint.pt to cool; is this the folder of a run?")
-    config = make_config(json.loads(stored.read_text()))
+    config = read_stored_config(stored)
     if config.train.schedule != "constant":
         raise ValueError(f"{stored}: train.schedule is {config.train.schedule!r}, there is nothing to cool")
     cooling = replace(config, train=replace(config.train, schedule="linear", steps=steps, minutes=minutes))
@@ -29,7 +28,8 @@ def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Con
         if (run / "labels").exists():  # made on the fly, and as good for the branch
             unfinished = shutil.ignore_patterns(".*.part")  # which the run may be writing now
             shutil.copytree(run / "labels", folder / "labels", ignore=unfinished, dirs_exist_ok=True)
-        state = RunState(**saved["state"])
+        with fits(run / "checkpoint.pt"):
+            state = RunState(**saved["state"])
         branch_point = {f"branch_{name}": getattr(state, name) for name in ("step", "seconds", "cpu_seconds")}
         new = replace(state, **branch_point, best=math.inf, validated=state.seconds, row={})
         target.save(saved | {"state": asdict(new)})

@@ -81,7 +81,13 @@ def tour_cost(coords: np.ndarray, tour: np.ndarray) -> float:
     return float(np.hypot(steps[:, 0], steps[:, 1]).sum())
 
 
-def _require(module: str) -> None:
+def cvrp_solver(customers: int) -> str:
+    """Return the package that solves a CVRP of this size within a given time."""
+    return "hygese" if customers <= HGS_LIMIT else "pyvrp"
+
+
+def require(module: str) -> None:
+    """Raise ImportError that says how to install it if a package for labels is missing."""
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -101,7 +107,7 @@ def label_tsp(sample: Task, seconds: float | None = None) -> Labelled:
     """Return the sample with a near-optimal tour by fast_tsp, found in about that much CPU time."""
     if sample.size <= 3:
         return label(sample, [range(sample.size)])
-    _require("fast_tsp")
+    require("fast_tsp")
     seconds = tsp_seconds(sample.size) if seconds is None else seconds
     # Alpha-nearness finds the long edges between clusters that the nearest neighbours miss, and now and then the
     # other way round: a generous limit pays for both.
@@ -135,8 +141,9 @@ def label_cvrp(sample: Task, seconds: float | None = None, seed: int = 0) -> Lab
         return label(sample, [[1]])
     if seconds is None:
         return label(sample, _search(sample, seed))
-    module, solve = ("hygese", external.hgs) if sample.customers <= HGS_LIMIT else ("pyvrp", external.pyvrp)
-    _require(module)
+    module = cvrp_solver(sample.customers)
+    require(module)
+    solve = external.hgs if module == "hygese" else external.pyvrp
     extent = max(float(np.ptp(sample.coords, axis=0).max()), 1e-300)
     coords = (sample.coords - sample.coords.min(axis=0)) * (EXTENT / extent)
     instance = Instance("label", coords, Metric.EUC_2D, sample.demand.astype(np.float64), sample.capacity)

@@ -9,6 +9,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,13 @@ from elgo.model.protocols import MakeGlobalPolicy
 from elgo.train.config import Config, ImitationConfig, TrainConfig
 from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
-from elgo.train.labelling import Labelled
+from elgo.train.interrupts import Interrupts
+from elgo.train.labelling import Labelled, require
 from elgo.train.optimiser import make_optimiser
 from elgo.train.processes import Processes, keep_freed_memory
 from elgo.train.reinforce import Reinforce
-from elgo.train.run import RunFolder, RunLog, RunState
-from elgo.train.validate import ValidationGaps, instance_gaps, validation_set
+from elgo.train.run import RunFolder, RunLog, RunState, fits
+from elgo.train.validate import ValidationGaps, instance_gaps, require_solvers, validation_set
 
 Row = dict[str, float]
 
@@ -41,6 +43,7 @@ class Trainer:
         self, config: Config, folder: RunFolder, processes: Processes, global_policy: MakeGlobalPolicy = GlobalPolicy
     ) -> None:
         self.config, self.folder, self.processes = config, folder, processes
+        self.interrupts = Interrupts()
         self.state = RunState()
         options = config.method
         self.method: Imitation | Reinforce
@@ -54,7 +57,8 @@ class Trainer:
         made = initial_policy(config.policy, init, global_policy) if init else Policy(config.policy, global_policy)
         self._adopt(made, joint=config.train.global_steps == 0 and config.policy.local_policy)
         if saved is not None:
-            self._restore(saved)
+            with fits(folder.checkpoint):
+                self._restore(saved)
 
     def _adopt(self, policy: Policy, joint: bool) -> None:
         """Take these parameters, with the local policy switched on if `joint`, and a new optimiser."""
@@ -124,6 +128,7 @@ class Trainer:
         torch._foreach_div_([p.grad for p in self.policy.parameters() if p.grad is not None], divisor)
         if train.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), train.clip_norm)
+        self.interrupts.hold()
         self.optimiser.step()
         self._update_average()
         self.state.step += 1
@@ -142,14 +147,21 @@ class Trainer:
         torch._foreach_lerp_(list(self.average.values()), list(self.policy.state_dict().values()), 1 - decay)
 
     def timed_step(self) -> Row:
-        """Make one step; return its row for the log."""
+        """Make one step; return its row for the log, which the state keeps until it is logged.
+
+        An interrupt comes before anything has changed, or when everything has.
+        """
         state, begin, begin_cpu = self.state, time.perf_counter(), time.process_time()
-        made = self.step()
-        used = torch.tensor(time.process_time() - begin_cpu, dtype=torch.float64)
-        state.cpu_seconds += float(self.processes.sum(used))
-        state.seconds = self.processes.agree(state.seconds + time.perf_counter() - begin)
-        clocks = {"seconds": round(state.seconds, 3), "cpu_seconds": round(state.cpu_seconds, 3)}
-        return {"step": state.step, **clocks, **made, "done": min(1.0, self.fraction_done())}
+        try:
+            made = self.step()
+            used = torch.tensor(time.process_time() - begin_cpu, dtype=torch.float64)
+            state.cpu_seconds += float(self.processes.sum(used))
+            state.seconds = self.processes.agree(state.seconds + time.perf_counter() - begin)
+            clocks = {"seconds": round(state.seconds, 3), "cpu_seconds": round(state.cpu_seconds, 3)}
+            state.row = {"step": state.step, **clocks, **made, "done": min(1.0, self.fraction_done())}
+        finally:
+            self.interrupts.release()
+        return state.row
 
     def validate(self, sets: dict[str, list[Labelled]]) -> Row:
         """Return the mean gaps on each set; keep the weights if that on `best_on` is the best of the stage so far."""
@@ -202,26 +214,45 @@ def train(
 
     `on_row` gets the row of each step, `on_message` lines about the labelling of validation sets; `global_policy` makes
     the global policy of the ensemble, if it is not the paper's. `device` is cpu, cuda, cuda:NUMBER or auto, a GPU if
-    there is one.
+    there is one. Ctrl-C saves the run, which can be continued, and raises KeyboardInterrupt.
     """
     check_labels(config)
+    _check_packages(config, data)
     keep_freed_memory()
     processes = Processes(device)
-    with processes.first_alone():
-        folder = RunFolder(path, config)
-        sets = {name: validation_set(data, config.policy.problem, name, on_message) for name in config.validation.sets}
-    trainer = Trainer(config, folder, processes, global_policy)
-    logged = trainer.state.step - bool(trainer.state.row)  # a row whose validation was interrupted comes again
-    log = RunLog(folder, logged, processes.rank)
-    try:
-        for row in _rows(trainer, sets):
-            log.add(row)
-            on_row(row)
-    finally:
-        log.close()
-        trainer.method.close()
+    with ExitStack() as stack:
+        with processes.first_alone():
+            folder = RunFolder(path, config)
+            if processes.rank == 0:
+                stack.enter_context(folder.lock())
+            problem, names = config.policy.problem, config.validation.sets
+            sets = {name: validation_set(data, problem, name, on_message) for name in names}
+        trainer = Trainer(config, folder, processes, global_policy)
+        stack.enter_context(trainer.interrupts.installed())
+        stack.callback(trainer.method.close)
+        logged = trainer.state.step - bool(trainer.state.row)  # a row that was not logged comes again
+        log = stack.enter_context(closing(RunLog(folder, logged, processes.rank)))
+        try:
+            for row in _rows(trainer, sets):
+                log.add(row)
+                on_row(row)
+        except KeyboardInterrupt:
+            trainer.save()
+            on_message(f"saved after step {trainer.state.step}; the same command continues the run")
+            raise
     processes.close()
     return path / ("best.safetensors" if sets else "last.safetensors")
+
+
+def _check_packages(config: Config, data: Path) -> None:
+    """Raise ImportError now if a package is missing that training needs later."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        raise ImportError("training needs tensorboard, which is not installed: pip install 'elgo[train]'") from None
+    require_solvers(data, config.policy.problem, config.validation.sets)
+    if isinstance(config.method, ImitationConfig) and not config.method.labels and config.policy.problem == "tsp":
+        require("fast_tsp")
 
 
 def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterator[Row]:
@@ -231,16 +262,16 @@ def _rows(trainer: Trainer, sets: dict[str, list[Labelled]]) -> Iterator[Row]:
     every = config.validation.every
     saved = state.seconds
     while state.row or trainer.fraction_done() < 1:
-        interrupted = bool(state.row)  # the last session was stopped while it validated
+        interrupted = bool(state.row)  # the last session was stopped before the row was logged
         row = state.row if interrupted else trainer.timed_step()
         due = state.step % every == 0 if every else state.seconds - state.validated > 5 * pause
-        if sets and (interrupted or due or trainer.fraction_done() >= 1):
-            state.row = row
+        if sets and (due or trainer.fraction_done() >= 1):
             if not interrupted:
                 trainer.save()  # validation may take long
             row = row | trainer.validate(sets)
-            state.row, state.validated = {}, state.seconds
+            state.validated = state.seconds
         yield row  # logged before the checkpoint is written: the log may hold more steps than it, never fewer
+        state.row = {}
         if trainer.fraction_done() >= 1 or state.seconds - saved > pause:
             trainer.save()
             saved = state.seconds

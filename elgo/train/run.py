@@ -4,14 +4,16 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from elgo import __version__
-from elgo.problem.files import atomic_file, atomic_write, remove_partial_files
+from elgo.model.torch_file import read_torch_file
+from elgo.problem.files import atomic_file, atomic_write, lock_file, remove_partial_files
 from elgo.train.config import Config, make_config, to_json
 
 
@@ -39,7 +41,7 @@ class RunFolder:
         self.path, self.checkpoint = path, path / "checkpoint.pt"
         stored = path / "config.json"
         if stored.exists():
-            if _fixed_fields(make_config(json.loads(stored.read_text()))) != _fixed_fields(config):
+            if _fixed_fields(read_stored_config(stored)) != _fixed_fields(config):
                 raise ValueError(f"{stored}: the run was started with another config; name a new folder for a new run")
         else:
             path.mkdir(parents=True, exist_ok=True)
@@ -55,8 +57,18 @@ class RunFolder:
         """Return the last checkpoint, or None in a new run."""
         if not self.checkpoint.exists():
             return None
-        loaded: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+        loaded = read_torch_file(self.checkpoint)
+        if not isinstance(loaded, dict):
+            raise ValueError(f"{self.checkpoint}: not the checkpoint of a run")
         return loaded
+
+    def lock(self) -> IO[str]:
+        """Return a file that is open as long as this process trains here; ValueError if another one does."""
+        file = open(self.path / "lock", "a")  # noqa: SIM115
+        if not lock_file(file):
+            file.close()
+            raise ValueError(f"{self.path}: another process is training in this folder")
+        return file
 
     def cut_log(self, step: int) -> None:
         """Remove what was logged after a step: the run continues from there."""
@@ -72,10 +84,8 @@ class RunLog:
         self.writing = rank == 0
         if not self.writing:
             return
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ValueError("training needs tensorboard, which is not installed: pip install 'elgo[train]'") from None
+        from torch.utils.tensorboard import SummaryWriter
+
         remove_partial_files(folder.path)  # of an earlier session that was killed
         folder.cut_log(step)
         self.board = SummaryWriter(folder.path / "tensorboard", purge_step=step + 1)
@@ -95,16 +105,36 @@ class RunLog:
             self.board.close()
 
 
+@contextmanager
+def fits(checkpoint: Path) -> Iterator[None]:
+    """Turn errors that the content of a checkpoint leads to within the block into a ValueError."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{checkpoint}: does not fit the config of the run ({reason:.200})") from None
+
+
+def read_stored_config(path: Path) -> Config:
+    """Return the config in the folder of a run; ValueError if the file is damaged."""
+    try:
+        return make_config(json.loads(path.read_text()))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not the config of a run ({error})") from None
+
+
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a run's log; a line cut short by a kill is skipped."""
+    """Yield the rows of a run's log; a line that is damaged, or cut short by a kill, is skipped."""
     file = path / "log.jsonl"
     if not file.exists():
         return
-    for line in file.read_text().splitlines():
+    for line in file.read_text(errors="replace").splitlines():
         try:
-            yield json.loads(line)
+            row = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            yield row
 
 
 def validation_gaps(row: dict[str, Any]) -> dict[str, float]:

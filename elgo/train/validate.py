@@ -20,7 +20,7 @@ from elgo.model.env import make_batch
 from elgo.problem.augment import normalise_task
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
-from elgo.train.labelling import Labelled, LabelStream
+from elgo.train.labelling import Labelled, LabelStream, cvrp_solver, require
 from elgo.train.labels import LabelStore, claim, make_labels, read_shard
 
 SHIPPED = Path(__file__).parent / "validation"
@@ -50,6 +50,15 @@ def validation_set(
     if len(store) < count and make_labels(store, stream, count=count, report=report) < count:
         raise KeyboardInterrupt  # after which make_labels has ended in order
     return store.load()[:count]
+
+
+def require_solvers(folder: Path, problem: ProblemName, names: Sequence[str]) -> None:
+    """Raise ImportError if a package is missing that `validation_set` will need for one of these sets."""
+    for name in names:
+        distribution, size, count = parse_set(name)
+        made = LabelStore(folder / f"val-{problem}-{distribution}-{size}")
+        if _shipped_set(f"{problem}-{distribution}-{size}", count) is None and len(made) < count:
+            require("fast_tsp" if problem == "tsp" else cvrp_solver(size))
 
 
 def _shipped_set(prefix: str, count: int) -> list[Labelled] | None:

@@ -35,7 +35,7 @@
   const markers = new Map(); // node -> its marker
   const labels = []; // names on the map: { node, element, badge }
   data.routes.forEach((route, r) => {
-    route.nodes.slice(1, -1).forEach((node, i) => addStop(node, r, i + 1));
+    route.stops.forEach((node, i) => addStop(node, r, i + 1));
   });
   const start = data.routes.length ? data.routes[0].nodes[0] : 0;
   addStart(start);
@@ -142,7 +142,7 @@
   }
 
   function legendOf(route, r) {
-    const stops = route.nodes.length - 2;
+    const stops = route.stops.length;
     const facts = [`${stops} stop${stops === 1 ? "" : "s"}`];
     if (route.load) facts.push(`load ${route.load}`);
     const summary = element("summary", "", swatch(route), element("span", "number", String(r + 1)),
@@ -159,7 +159,7 @@
   }
 
   function stopOf(route, node, i) {
-    const end = i === 0 || i === route.nodes.length - 1;
+    const end = i === 0 || i > route.stops.length;
     const item = element("li", "", element("span", "position", end ? data.start[0] : String(i)),
       element("span", "title", title(node)), element("span", "length", route.distances[i]));
     item.addEventListener("click", () => {

@@ -99,6 +99,7 @@ def _route(instance: Instance, route: Itinerary, style: RouteStyle) -> dict[str,
         "length": short_length(route.cost, instance.metric),
         "load": f"{loads[-1]} / {format_number(instance.capacity)}" if instance.capacity is not None else "",
         "nodes": list(route.nodes),
+        "stops": list(route.stops),
         "distances": [short_length(distance, instance.metric) for distance in route.distances],
         "loads": loads,
     }
@@ -111,7 +112,7 @@ def _places(instance: Instance, stops: Stops) -> tuple[FloatArray, float]:
     if not instance.has_coords:
         raise ValueError("a map needs coordinates, but the stops have none")
     low = instance.coords.min(axis=0)
-    per_unit = float(np.ptp(instance.coords, axis=0).max()) / _PLANE_SIDE
+    per_unit = float(np.ptp(instance.coords, axis=0).max() or 1.0) / _PLANE_SIDE
     return ((instance.coords - low) / per_unit)[:, ::-1], per_unit
 
 

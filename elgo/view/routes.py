@@ -18,7 +18,7 @@ _DECIMALS = 6  # of distances; of a kilometre that is a millimetre
 
 
 def format_routes(solution: Solution, stops: Stops) -> str:
-    """Return the routes as CSV text: a row for each stop, the depot at both ends of each route included.
+    """Return the routes as CSV text: a row for each stop, and one for the depot at both ends unless routes are open.
 
     Columns: route and position (the start is 0), id, name, demand, load and distance so far, leg, then those of the
     input. On the earth, distances are kilometres. Delimiter and decimal mark are those of the input.
@@ -54,9 +54,9 @@ def format_geojson(solution: Solution, stops: Stops) -> str:
     carried = _carried(stops, ["route", "position", "id", "name", *names])
     for number, route in enumerate(itineraries(solution), start=1):
         length = round(in_display_unit(route.cost, instance.metric)[0], _DECIMALS)
-        facts = {"route": number, "stops": route.stops, "load": route.load, f"distance{unit}": length}
+        facts = {"route": number, "stops": len(route.stops), "load": route.load, f"distance{unit}": length}
         lines.append(_feature("LineString", [places[node] for node in route.nodes], facts))
-        for position, node in enumerate(route.nodes[:-1]):
+        for position, node in enumerate([route.nodes[0], *route.stops]):
             own = {"route": number, "position": position, "id": stops.ids[node], "name": stops.names[node]}
             numbers = dict(zip(names, _numbers(instance, route, position), strict=True))
             rest = {name: column[node] for name, column in carried.items()}

@@ -34,7 +34,7 @@ from elgo.problem.task import ProblemName
         ("runs/a/best.safetensors", Method("a", model="runs/a/best.safetensors")),
         ("w.safetensors:single", Method("w:single", model="w.safetensors", starts=1, symmetries=1)),
         ("mine=runs@a/w.safetensors", Method("mine", model="runs@a/w.safetensors")),
-        ("search@5", Method("search@5", seconds=5.0)),
+        ("elgo@5", Method("elgo@5", seconds=5.0)),
         ("elg+search@5", Method("elg+search@5", model="elg", seconds=5.0)),
         ("mine=w.safetensors+search@5", Method("mine+search@5", model="w.safetensors", seconds=5.0)),
         ("pyvrp@5", Method("pyvrp@5", baseline="pyvrp", seconds=5.0)),
@@ -49,10 +49,10 @@ def test_a_method(text: str, method: Method) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("pyvrq@5", "--methods has 'pyvrq@5'; there are elg, .*FILE.safetensors, search@SECONDS, nearest"),
+        ("pyvrq@5", "--methods has 'pyvrq@5'; there are elg, .*FILE.safetensors, elgo@SECONDS, nearest"),
         ("policy", "--methods has 'policy'; there are elg"),
         ("pyvrp", "'pyvrp', which needs a time limit: write pyvrp@5"),
-        ("search", "'search', which needs a time limit: write search@5"),
+        ("elgo", "'elgo', which needs a time limit: write elgo@5"),
         ("savings@5", "'savings@5', but savings does not search"),
         ("pyvrp@fast", "--methods has 'fast', which is not a number of seconds"),
         ("pyvrp@0", "--methods has '0', which is not a number of seconds"),
@@ -79,7 +79,7 @@ def test_baselines_at_every_limit() -> None:
     assert [method.name for method in parse_methods("elg:single, elg")] == ["elg:single", "elg"]
     assert {family(method.name) for method in found[4:6]} == {"pyvrp"}
     assert family(parse_method("elg:single").name) == "elg"
-    assert family(parse_method("search@5").name) == "search"
+    assert family(parse_method("elgo@5").name) == "elgo"
     assert family(parse_method("elg+search@5").name) == "elg+search"
 
 
@@ -96,7 +96,7 @@ def test_wrong_lists_of_methods() -> None:
         parse_limits("1,x")
 
 
-@pytest.mark.parametrize("text", ["search@0.2", "elg+search@0.5"])
+@pytest.mark.parametrize("text", ["elgo@0.2", "elg+search@0.5"])
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_search_with_a_time_limit(text: str, problem: str) -> None:
     (answer,) = run_method(parse_method(text), [small.instance(problem)], Options())
@@ -144,7 +144,7 @@ def test_weights_decide_the_fingerprint(weights: Callable[[str], Path]) -> None:
     one, other = (fingerprint(parse_method(str(weights(problem))), [problem]) for problem in problems)
     assert one != other
     assert len(fingerprint(parse_method("elg"), problems)) == 16
-    assert fingerprint(parse_method("search@1"), problems) == ""
+    assert fingerprint(parse_method("elgo@1"), problems) == ""
     first, second = (Method("mine", model=random_policy(small_config("tsp"), seed)) for seed in range(2))
     assert fingerprint(first, problems) != fingerprint(second, problems)
     assert fingerprint(first, problems) == fingerprint(Method("x", model=random_policy(small_config("tsp"))), problems)

@@ -193,8 +193,8 @@ def test_a_corrupt_npz_file(tmp_path: Path) -> None:
     np.savez(file, coords=np.zeros((2, 5, 2)), demand=np.zeros((2, 5)))
     with pytest.raises(ValueError, match=r"cvrp_uniform_100.npz: capacity is missing; the file has coords, demand"):
         load_set("synthetic", tmp_path)
-    np.savez(file, coords=np.zeros((2, 5, 2)), demand=np.zeros((2, 5)), capacity=np.ones(2))
-    with pytest.raises(ValueError, match=r"cvrp_uniform_100.npz: instance 0: COORDS of all 5 nodes are equal"):
+    np.savez(file, coords=np.full((2, 5, 2), np.nan), demand=np.zeros((2, 5)), capacity=np.ones(2))
+    with pytest.raises(ValueError, match=r"cvrp_uniform_100.npz: instance 0: COORDS of node 1 are \(nan, nan\)"):
         load_set("synthetic", tmp_path)
     file.write_bytes(b"PK no archive")
     with pytest.raises(ValueError, match=r"cvrp_uniform_100.npz: not an .npz file"):

@@ -41,6 +41,14 @@ def test_wrong_input(tmp_path: Path, weights: Callable[[str], Path]) -> None:
     check_refused(run("export-weights", weights("cvrp"), tmp_path / "x.pt"), "local.depot is not local.embed.bias")
 
 
+def test_no_advice_to_load_unsafely(tmp_path: Path) -> None:
+    torch.save({"model_state_dict": print}, tmp_path / "hostile.pt")
+    done = run("import-weights", tmp_path / "hostile.pt")
+    check_refused(done, "hostile.pt: not a checkpoint that loads safely")
+    assert "weights_only" not in done.stderr
+    assert "trust" not in done.stderr
+
+
 def test_an_input_is_never_replaced(tmp_path: Path) -> None:
     for command, name in (("import-weights", "w.safetensors"), ("export-weights", "w.pt")):
         file = tmp_path / name

@@ -25,6 +25,15 @@ def test_help_imports_nothing_heavy() -> None:
     assert not imported & {"torch", "numba", "rich", "matplotlib", "scipy"}
 
 
+def test_a_search_loads_only_what_it_needs() -> None:
+    """Of scipy, numba itself loads the part with BLAS."""
+    command = [sys.executable, "-X", "importtime", "-m", "elgo", "solve", str(TSP), "--time-limit", "0.1"]
+    trace = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stderr
+    imported = {line.rsplit("|", 1)[-1].strip() for line in trace.splitlines() if line.startswith("import time:")}
+    assert "numba" in imported
+    assert not imported & {"torch", "matplotlib", "rich", "scipy.spatial", "scipy.sparse"}
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -55,6 +64,25 @@ def test_nothing_asks_for_help() -> None:
 
 def test_version() -> None:
     assert elgo_command("--version").stdout == f"elgo {elgo.__version__}\n"
+
+
+COMMANDS = ["solve", "warm-up", "info", "import-weights", "export-weights", "train", "cool", "plot-training"]
+COMMANDS += ["bench run", "bench report", "bench compare", "bench ablations", "data fetch"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help_with_an_example(command: str) -> None:
+    done = run(*command.split(), "-h")
+    assert done.exit_code == 0
+    assert f"  elgo {command.removesuffix(' run')}" in done.stdout.partition("Example")[2]
+    assert done.stdout == run(*command.split(), "--help").stdout
+
+
+def test_completion_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_ELGO_COMPLETE": "complete_bash", "COMP_WORDS": "elgo so", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    done = elgo_command()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "solve\n", "")
 
 
 # --- streams, signals and exit codes
@@ -99,12 +127,12 @@ def test_the_end_of_a_file_is_not_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_ctrl_c_while_the_command_is_loading() -> None:
     """The handler is there before anything heavy is imported."""
-    code = "import sys; sys.argv = ['elgo']; import elgo.cli.startup"
+    code = "import sys; sys.argv = ['elgo']; import elgo.startup"
     trace = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, cwd=ROOT
     ).stderr.splitlines()
     order = [line.rsplit("|", 1)[-1].strip() for line in trace]
-    assert order.index("elgo.cli.startup") < order.index("numpy")
+    assert order.index("elgo.startup") < order.index("numpy")
     code = "import sys; sys.argv = ['elgo']; import elgo, os, signal; os.kill(os.getpid(), signal.SIGINT)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (130, "elgo: interrupted\n")

@@ -545,7 +545,7 @@ def test_ctrl_c_while_the_model_is_loading_or_decoding(seconds: float) -> None:
     command = subprocess.Popen(
         [sys.executable, "-m", "elgo", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    while not loaded(command.pid, "libtorch"):
+    while not loaded(command.pid, "scipy.libs"):  # the BLAS of the decoder
         assert command.poll() is None
         time.sleep(0.1)
     time.sleep(seconds)
@@ -554,3 +554,46 @@ def test_ctrl_c_while_the_model_is_loading_or_decoding(seconds: float) -> None:
     assert command.returncode == 130, errors
     assert errors.splitlines()[-1] == "elgo: interrupted"
     assert "clusters-n120" in table
+
+
+def test_open_routes_and_fixed_ends(tmp_path: Path) -> None:
+    file = tmp_path / "line.csv"
+    file.write_text("id,x,y\n" + "".join(f"{10 * k},{k},0\n" for k in range(1, 7)))
+    for options, cost, route in (
+        ((), 10, None),
+        (("--open",), 5, None),
+        (("--first", 10, "--last", 60), 5, [0, 1, 2, 3, 4, 5]),
+        (("--first", 30, "--open"), 7, [2, 1, 0, 3, 4, 5]),
+    ):
+        done = elgo_command("solve", file, *options, "--json", tmp_path / "out.json", "--plot", tmp_path / "out.svg")
+        assert done.returncode == 0, done.stderr
+        (record,) = json.loads((tmp_path / "out.json").read_text())
+        assert (record["cost"], record["open"]) == (cost, cost < 10)
+        assert route in (None, record["routes"][0])
+        assert f" {cost} " in done.stdout
+
+
+def test_wrong_ends(tmp_path: Path) -> None:
+    check_refused(run("solve", CVRP, "--first", 3), str(CVRP), "--first is 3", "only a TSP")
+    check_refused(run("solve", TSP, "--last", 1000), str(TSP), "--last is 1000", "no node")
+    check_refused(run("solve", TSP, "--first", 4, "--last", 4), str(TSP), "both 4")
+
+
+def test_trivial_problems_do_not_stop_the_others(tmp_path: Path) -> None:
+    texts = {
+        "one.csv": "x,y\n1,2\n",
+        "two.csv": "x,y\n0,0\n3,4\n",
+        "equal.csv": "x,y\n" + "5,5\n" * 20,
+        "depot.csv": "# capacity: 5\nx,y,demand\n0,0,0\n",
+        "customer.csv": "# capacity: 5\nx,y,demand\n0,0,0\n3,4,1\n",
+        "same.csv": "# capacity: 5\nx,y,demand\n" + "1,1,0\n" + "1,1,2\n" * 20,
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    out = tmp_path / "out"
+    options = ("--json", out / "all.json", "--solutions", out, "--plot", out / "pictures", "--time-limit", 20)
+    done = elgo_command("solve", tmp_path, *options)
+    assert done.returncode == 0, done.stderr
+    costs = {record["name"]: record["cost"] for record in json.loads((out / "all.json").read_text())}
+    assert costs == {"customer": 10, "depot": 0, "equal": 0, "one": 0, "same": 0, "two": 10}
+    assert len(list((out / "pictures").iterdir())) == len(list(out.glob("*.*[rl]"))) == 6

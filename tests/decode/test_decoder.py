@@ -266,3 +266,10 @@ def test_the_compiled_path_refuses_what_it_cannot_do() -> None:
 def test_config_errors(changes: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DecodeConfig(**changes)
+
+
+def test_a_large_task_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elgo.decode.decoder.LARGE", 50)
+    task = random_task(np.random.default_rng(0), "tsp", 60)
+    with pytest.raises(ValueError, match=r"memory_gb is 1e-05, but 60 nodes need 0\.0 GB"):
+        decode(random_policy(small_config("tsp")), [task], [np.array([0])], config("compiled", memory_gb=1e-5))

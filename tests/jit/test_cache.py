@@ -38,10 +38,10 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(package: Path) -> list[str]:
-    environment = os.environ | {"XDG_CACHE_HOME": str(package / "cache"), "PYTHONPATH": str(package)}
+def run(package: Path, before: str = "", **changes: str) -> list[str]:
+    environment = os.environ | {"XDG_CACHE_HOME": str(package / "cache"), "PYTHONPATH": str(package)} | changes
     done = subprocess.run(
-        [sys.executable, "-c", RUN], cwd=package, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", before + RUN], cwd=package, env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines()
 
@@ -82,6 +82,21 @@ def test_without_a_folder_every_process_compiles(package: Path) -> None:
         first, second, answer = run(package)
         assert (first, answer) == (COMPILING, "2")
         assert second.endswith("Not a directory; every process compiles anew (about 20 s)")
+
+
+def test_without_a_home(package: Path) -> None:
+    first, second, answer = run(package, XDG_CACHE_HOME="", HOME="/dev/null/nobody")
+    assert (first, answer) == (COMPILING, "2")
+    assert second.startswith("/dev/null/nobody")
+
+
+def test_a_full_disk(package: Path) -> None:
+    """Files may be created, but nothing can be written to them."""
+    first, second, answer = run(package, "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))")
+    assert (first, answer) == (COMPILING, "2")
+    assert second.endswith("; every process compiles anew (about 20 s)")
+    assert run(package) == [COMPILING, "2"]  # nothing half-written is in the way
+    assert run(package) == ["2"]
 
 
 def test_the_hash_is_that_of_all_kernel_sources(package: Path) -> None:

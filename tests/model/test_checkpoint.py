@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from elgo.model.checkpoint import (
     save_policy,
 )
 from elgo.model.config import PolicyConfig
+from elgo.model.shapes import tensor_shapes
 from elgo.problem.task import PROBLEMS
 
 Tensors = dict[str, torch.Tensor]
@@ -131,6 +133,19 @@ def configured(**changes: object) -> Callable[[Tensors, dict], None]:
         (configured(width=32.0), "width is 32.0, must be int"),
         (configured(neighbours=None), "neighbours is None, must be int"),
         (configured(penalty=1), "penalty is 1, must be bool"),
+        (configured(neighbours=10**6), "neighbours is 1000000, must be at most 1000"),
+        (configured(local_layers=10**6), "local_layers is 1000000, must be at most 100"),
+        (configured(local_layers=100), "tensor 'local.layers.0."),
+        (configured(layers=10**9), "layers is 1000000000, must be at most 100"),
+        (configured(width=4096), "tensor '"),
+        (configured(hidden=2**40), "hidden is 1099511627776, must be at most 32768"),
+        (configured(local_width=10**30), "local_width is 1"),
+        (configured(clip=1e308), "clip is 1e+308"),
+        (configured(clip=10**400), "int too large"),
+        (configured(problem="x" * 1000), "problem is 'xxx"),
+        (changed("local.context", torch.zeros(16, dtype=torch.bfloat16)), "'local.context' is BF16, must be F16 or"),
+        (changed("local.context", torch.zeros(16, dtype=torch.int32)), "tensor 'local.context' is I32, must be F16"),
+        (changed("local.context", torch.full((16,), 1e300, dtype=torch.float64)), "'local.context' has a number"),
         (lambda tensors, config: config.pop("problem"), "problem"),
     ],
 )
@@ -142,11 +157,25 @@ def test_a_broken_file_gives_one_line(edit: Callable, message: str, tmp_path: Pa
     refuses(tmp_path / "w.safetensors", message)
 
 
+@contextmanager
+def nothing_built() -> Iterator[None]:
+    """Let no network be built: a config is checked against the tensors first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("elgo.model.ensemble.LocalPolicy", None)
+        patch.setattr("elgo.model.ensemble.GlobalPolicy", None)
+        yield
+
+
 def refuses(file: Path, message: str) -> None:
     """Loading raises one line that begins with the file and contains the message."""
-    with pytest.raises(ValueError, match=r".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught, nothing_built():
         load_policy(file, "tsp")
     line = str(caught.value)
+    if file.suffix:
+        with pytest.raises(ValueError, match=r".") as without_torch:
+            load_weights(file, "tsp")
+        assert str(without_torch.value) == line
+    assert len(line) < len(str(file)) + 400
     assert line.startswith(f"{file}: ")
     assert message in line
     assert "\n" not in line
@@ -158,7 +187,7 @@ def test_missing_config(metadata: dict[str, str] | None, tmp_path: Path) -> None
     refuses(tmp_path / "w.safetensors", "config is missing")
 
 
-@pytest.mark.parametrize("config", ["", "{", "[]", "3", "null"])
+@pytest.mark.parametrize("config", ["", "{", "[]", "3", "null", "[" * 10**5])
 def test_config_that_is_no_object(config: str, tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "w.safetensors", {"config": config})
     refuses(tmp_path / "w.safetensors", "config" if config in ("[]", "3", "null") else "")
@@ -175,3 +204,20 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         refuses(bad, "not a safetensors file")
     os.mkfifo(tmp_path / "fifo.safetensors")
     refuses(tmp_path / "fifo.safetensors", "is not a regular file")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("changes", [{}, {"local_layers": 2}, {"global_policy": False}, {"layers": 3}], ids=str)
+def test_shapes_are_known_without_a_network(problem: str, changes: dict) -> None:
+    config = small_config(problem, **changes)
+    expected = {name: tuple(value.shape) for name, value in random_policy(config).state_dict().items()}
+    assert tensor_shapes(config) == expected
+
+
+def test_loading_leaves_the_callers_random_numbers_alone(tmp_path: Path) -> None:
+    save_policy(tmp_path / "w.safetensors", random_policy(small_config("tsp")), "by hand")
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    load_policy(tmp_path / "w.safetensors")
+    assert torch.equal(torch.rand(3), expected)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import embed
 
@@ -92,7 +93,6 @@ def test_units_of_a_tsp() -> None:
 # One broken instance per error message.
 
 NAN, INF = math.nan, math.inf
-ZERO = np.zeros((4, 4))
 ONES = 1 - np.eye(4)
 
 
@@ -106,12 +106,10 @@ def explicit(matrix: object) -> Instance:
         (lambda: tsp([[0, 0, 0]] * 4), "COORDS has shape (4, 3), expected (4, 2)"),
         (lambda: tsp(7.0), "COORDS has shape (), expected (0, 2)"),
         (lambda: tsp("abc"), "COORDS is not an array of numbers"),
-        (lambda: tsp(SQUARE[:2]), "DIMENSION is 2, but a TSP needs at least 3 nodes"),
-        (lambda: cvrp((0, 1), coords=SQUARE[:2]), "DIMENSION is 2, but a CVRP needs a depot and at least 2 customers"),
+        (lambda: tsp(np.zeros((0, 2))), "DIMENSION is 0, expected at least one node"),
         (lambda: tsp([[0, 0], [0, NAN], [1, 1]]), "COORDS of node 2 are (0, nan), expected finite numbers"),
         (lambda: tsp([[0, 0], [0, 1], [INF, 1]]), "COORDS of node 3 are (inf, 1), expected finite numbers"),
         (lambda: tsp([[0, 0], [0, 1], [1e200, 1]]), "COORDS of node 3 are (1e+200, 1), expected finite numbers"),
-        (lambda: tsp([[2, 3]] * 4), "COORDS of all 4 nodes are equal (2, 3)"),
         (lambda: tsp([[0, 0], [91, 0], [1, 1]], Metric.HAVERSINE), "LAT of node 2 is 91, outside -90..90"),
         (lambda: tsp([[0, 0], [9, 400], [1, 1]], Metric.HAVERSINE), "LON of node 2 is 400, outside -360..360"),
         (lambda: tsp(labels=[1, 2, 3]), "LABELS has shape (3,), expected (4,)"),
@@ -126,6 +124,25 @@ def explicit(matrix: object) -> Instance:
         (lambda: cvrp((0, 1, -2, 3)), "DEMAND of node 3 is -2, expected 0 or more"),
         (lambda: cvrp((0, 1, NAN, 3)), "DEMAND of node 3 is nan, expected a finite number"),
         (lambda: cvrp((0, 1, 2, 6)), "DEMAND of node 4 is 6, more than CAPACITY 5"),
+        (lambda: cvrp((0, 6, 2, 7)), "DEMAND of node 2 is 6, more than CAPACITY 5; so is that of node 4"),
+        (lambda: cvrp((0, 6, 8, 7)), "DEMAND of node 2 is 6, more than CAPACITY 5; so is that of nodes 3, 4"),
+        (lambda: tsp(first=4), "FIRST is 4, expected a node of 0..3"),
+        (lambda: tsp(last=-1), "LAST is -1, expected a node of 0..3"),
+        (lambda: tsp(first=1, last=1), "FIRST and LAST are both 1; for a tour that returns there give FIRST alone"),
+        (lambda: replace(cvrp(), first=1), "FIRST is 1, but only a TSP takes it: CVRP routes begin at the depot"),
+        (lambda: Instance.from_coords([[1, 2], [3]]), "COORDS is not an array of numbers"),
+        (lambda: Instance.from_coords([1, 2, 3]), "COORDS has shape (3,), expected (3, 2)"),
+        (lambda: Instance.from_coords([[1, 2]], demand=["a"], capacity=1), "DEMAND is not an array of numbers"),
+        (lambda: Instance.from_coords([[1, 2]], demand=[0, 1], capacity=1), "DEMAND has shape (2,), expected (1,)"),
+        (lambda: Instance.from_matrix([[0, 1, 2], [1, 0, 2]]), "MATRIX has shape (2, 3), expected (n, n)"),
+        (
+            lambda: Instance.from_matrix([[0, NAN], [1, 0]]),
+            "MATRIX from node 1 to node 2 is nan, expected a finite cost >= 0",
+        ),
+        (
+            lambda: Instance.from_matrix([[0, 1], [1, 0]], demand=[0, 1]),
+            "CAPACITY is missing: a CVRP has both DEMAND and CAPACITY",
+        ),
         (lambda: cvrp((1, 1, 2, 3)), "DEMAND of node 1 is 1, expected 0 because it is the depot"),
         (lambda: cvrp(capacity=0), "CAPACITY is 0, expected more than 0 and at most 1e+12"),
         (lambda: cvrp(capacity=NAN), "CAPACITY is nan, expected more than 0 and at most 1e+12"),
@@ -137,12 +154,53 @@ def explicit(matrix: object) -> Instance:
         (lambda: explicit(-ONES), "MATRIX from node 1 to node 2 is -1, expected a finite cost >= 0"),
         (lambda: explicit(ONES * NAN), "MATRIX from node 1 to node 1 is nan, expected a finite cost >= 0"),
         (lambda: explicit(ONES + np.eye(4)), "MATRIX from node 1 to itself is 1, expected 0"),
-        (lambda: explicit(ZERO), "MATRIX is 0 for all 4 nodes"),
         (lambda: explicit(None), "MATRIX is missing but the metric is EXPLICIT"),
         (lambda: tsp(matrix=ONES), "MATRIX is given but the metric is EXACT_2D"),
         (lambda: tsp(has_coords=False), "HAS_COORDS is False but the metric is EXACT_2D, which needs coordinates"),
     ],
 )
 def test_wrong_instances(make: Callable[[], Instance], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ElgoError, match=f"^{re.escape(message)}$"):
         make()
+
+
+# --- from arrays
+
+
+def test_from_lists_of_coordinates() -> None:
+    instance = Instance.from_coords([(0, 0), (3, 0), (3, 4)])
+    assert (instance.problem, instance.metric, instance.name) == ("tsp", Metric.EXACT, "instance")
+    assert instance.distances(0, 2) == 5
+    rounded = Instance.from_coords(((0, 0), (1, 1)), demand=[0, 2], capacity=3, metric="EUC_2D", name="two")
+    assert (rounded.problem, rounded.distances(0, 1), rounded.capacity) == ("cvrp", 1, 3)
+
+
+def test_from_a_matrix_that_may_be_asymmetric() -> None:
+    instance = Instance.from_matrix([[0, 1, 2], [3, 0, 4], [5, 6, 0]], demand=[0, 1, 1], capacity=2)
+    assert instance.problem == "cvrp"
+    assert not instance.has_coords
+    assert (instance.distances(0, 1), instance.distances(1, 0)) == (1, 3)
+    placed = Instance.from_matrix([[0, 1], [2, 0]], coords=[[5, 6], [7, 8]])
+    assert placed.has_coords
+    assert placed.coords.tolist() == [[5, 6], [7, 8]]
+
+
+# --- open routes, and fixed ends
+
+
+def test_the_way_back_of_an_open_cvrp_costs_nothing() -> None:
+    closed = Instance.from_matrix([[0, 1, 2], [3, 0, 4], [5, 6, 0]], demand=[0, 1, 1], capacity=2)
+    opened = replace(closed, best_known=9.0).with_ends(open=True)
+    assert opened.best_known is None
+    assert opened.distance_matrix().tolist() == [[0, 1, 2], [0, 0, 4], [0, 6, 0]]
+    assert opened.distances([1, 2, 1], [0, 0, 2]).tolist() == [0, 0, 4]
+    assert closed.distances([1, 2], [0, 0]).tolist() == [3, 5]
+    points = Instance.from_coords(SQUARE, demand=[0, 1, 1, 1], capacity=2).with_ends(open=True)
+    assert not points.distance_matrix()[:, 0].any()
+    assert points.distance_matrix()[0, 1:].all()
+
+
+def test_a_last_stop_makes_a_tour_open() -> None:
+    assert tsp(last=2).open
+    assert not tsp(first=2).open
+    assert tsp(best_known=4.0).with_ends(first=1).best_known == 4

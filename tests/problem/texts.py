@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import read
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import embed
@@ -55,9 +56,9 @@ def assert_same(a: Instance, b: Instance) -> None:
 
 
 def assert_rejected(path: Path, text: str, message: str) -> None:
-    """Reading a file with this text raises ValueError with the one line `path: message`."""
+    """Reading a file with this text raises ElgoError with the one line `path: message`."""
     path.write_bytes(text.encode())
-    with pytest.raises(ValueError, match=f"^{re.escape(f'{path}: {message}')}$") as caught:
+    with pytest.raises(ElgoError, match=f"^{re.escape(f'{path}: {message}')}$") as caught:
         read(path)
     assert "\n" not in str(caught.value)
     assert caught.value.__context__ is None or caught.value.__suppress_context__

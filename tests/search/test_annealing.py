@@ -10,9 +10,10 @@ from samples import LATE
 from search_samples import prepared, solution
 
 from elgo.problem.instance import Instance, Metric
-from elgo.search.annealing import LARGE, anneal, ignores_start, improve
+from elgo.search.annealing import LARGE, SLICE, anneal, ignores_start, improve
 from elgo.search.data import prepare
 from elgo.search.giant_tour import NodeArray, count_routes
+from elgo.search.slices import iteration_slices, time_slices
 
 # --- a fixed number of iterations
 
@@ -64,7 +65,8 @@ def test_improving_until_the_time_is_over(customers: int, threads: int, near_sta
     before = giant_tour.copy()
     told: list[NodeArray] = []
     until = time.perf_counter() + 0.4
-    improve(data, giant_tour, until, threads, seed=0, on_better=told.append, near_start=near_start)
+    slices = time_slices(until, SLICE)
+    improve(data, giant_tour, slices, threads, seed=0, on_better=told.append, near_start=near_start)
     assert -0.1 < time.perf_counter() - until < LATE  # it uses the time that it has, and no more
     costs = [solution(data, better).cost for better in (giant_tour, *told)]
     assert all(after < cost for cost, after in pairwise(costs))
@@ -78,7 +80,7 @@ def test_no_time_left(threads: int) -> None:
     data, giant_tour = prepared(30)
     told: list[NodeArray] = []
     for left in (-1.0, 0.0, 0.001):
-        improve(data, giant_tour, time.perf_counter() + left, threads, 0, told.append)
+        improve(data, giant_tour, time_slices(time.perf_counter() + left, SLICE), threads, 0, told.append)
     assert told == []
 
 
@@ -88,8 +90,21 @@ def test_threads_share_the_spare_vehicles() -> None:
     assert routes >= 6  # enough to be split
     for spare in (-2, 0, 1):
         told: list[NodeArray] = [giant_tour]
-        improve(data, giant_tour, time.perf_counter() + 0.3, 3, 0, told.append, routes + spare)
+        slices = time_slices(time.perf_counter() + 0.3, SLICE)
+        improve(data, giant_tour, slices, 3, 0, told.append, routes + spare)
         assert all(count_routes(better) <= routes + max(spare, 0) for better in told)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_fixed_number_of_iterations_gives_the_same_routes(threads: int) -> None:
+    data, giant_tour = prepared(LARGE)
+    found = []
+    for _ in range(2):
+        told: list[NodeArray] = []
+        improve(data, giant_tour, iteration_slices(3000), threads, 7, told.append)
+        found.append(told)
+    assert len(found[0]) == len(found[1]) > 0
+    assert all(np.array_equal(one, same) for one, same in zip(*found, strict=True))
 
 
 def test_only_a_small_cvrp_ignores_its_start() -> None:

@@ -5,6 +5,7 @@ import pytest
 from search_samples import ASYMMETRIC, DISTANCE_KINDS, instance_of_kind
 
 from elgo.problem.instance import Instance, Metric
+from elgo.search import data
 from elgo.search.data import NEIGHBOURS, nearest_neighbours, prepare
 
 
@@ -57,3 +58,14 @@ def test_prepared_by_hand() -> None:
     cvrp = prepare(Instance("line", line, Metric.EXACT, [0, 1, 2.5, 1], 3)).arrays
     assert cvrp.neighbours.tolist() == [[1, 2], [2, 3], [1, 3], [2, 1]]
     assert (cvrp.demand.tolist(), cvrp.capacity) == ([0, 10, 25, 10], 30)
+
+
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_nearest_points_by_tree_and_by_all_distances(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "TREE_LIMIT", limit)
+    monkeypatch.setattr(data, "BLOCK", 100)  # several blocks
+    rng = np.random.default_rng(0)
+    queries, points = rng.random((40, 2)), rng.random((30, 2))
+    expected = np.argsort(np.hypot(*(queries[:, None] - points).transpose(2, 0, 1)), axis=1)
+    for count in (1, 7, 30):
+        assert np.array_equal(data.nearest_points(queries, points, count), expected[:, :count])

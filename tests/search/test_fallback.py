@@ -1,15 +1,13 @@
 """Routes at once: whole, allowed, and not bad."""
 
-import time
-
 import numpy as np
 import pytest
-from samples import KINDS, LATE, random_instance, random_points
+from samples import KINDS, random_instance, random_points
 
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
 from elgo.search.construct import nearest_neighbour
-from elgo.search.fallback import fallback_routes, fill_vehicles, first_fit_decreasing, hilbert_order
+from elgo.search.fallback import fallback_routes, hilbert_order
 from elgo.search.giant_tour import Routes
 
 
@@ -59,24 +57,6 @@ def test_the_sweep_goes_round_the_depot() -> None:
     assert sorted(map(sorted, fallback_routes(instance))) == [[1, 6], [2, 5], [3, 7], [4, 8]]
 
 
-@pytest.mark.parametrize("pack", [first_fit_decreasing, fill_vehicles])
-def test_packing_is_feasible(pack) -> None:
-    for seed in range(5):
-        instance = random_instance("cvrp", 60, seed=seed)
-        routes = pack(*instance.units())
-        assert solution(instance, routes).feasible
-        demand, capacity = instance.units()
-        assert len(routes) <= 1.25 * demand.sum() / capacity + 1
-
-
-def test_packing_finds_what_fits_exactly() -> None:
-    demand = np.array([0, 7, 3, 6, 4, 5, 5, 8, 2])
-    assert len(first_fit_decreasing(demand, 10)) == 4
-    demand = np.array([0, 5, 4, 3, 3, 3, 2])  # the first fit takes 5 + 4, 3 + 3 + 3, 2
-    assert len(first_fit_decreasing(demand, 10)) == 3
-    assert fill_vehicles(demand, 10) == [[1, 3, 6], [2, 4, 5]]
-
-
 def test_as_few_vehicles_as_possible() -> None:
     """Loads that were cut out of full vehicles, so that there is no room to spare."""
     rng = np.random.default_rng(0)
@@ -88,21 +68,3 @@ def test_as_few_vehicles_as_possible() -> None:
         routes = fallback_routes(instance, 12)
         assert len(routes) == 12
         assert solution(instance, routes).feasible
-
-
-def test_huge_capacities_are_no_reason_to_be_slow() -> None:
-    rng = np.random.default_rng(0)
-    demand = np.array([0, *rng.integers(10**10, 10**11, 300)])
-    begin = time.perf_counter()
-    assert fill_vehicles(demand, 10**12) == first_fit_decreasing(demand, 10**12)
-    assert time.perf_counter() - begin < LATE
-
-
-def test_too_few_vehicles() -> None:
-    coords = np.random.default_rng(0).random((4, 2))
-    instance = Instance("three", coords, Metric.EXACT, demand=np.array([0, 6, 6, 6]), capacity=10)
-    assert len(fallback_routes(instance, 3)) == 3
-    with pytest.raises(ValueError, match=r"^three: vehicles is 1, but the demand fills at least 2$"):
-        fallback_routes(instance, 1)
-    with pytest.raises(ValueError, match=r"^three: vehicles is 2, but the demands were not made to fit into them$"):
-        fallback_routes(instance, 2)

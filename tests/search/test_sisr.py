@@ -204,7 +204,7 @@ def test_only_the_state_of_the_generator_is_changed() -> None:
 
 
 def test_one_customer() -> None:
-    """No Instance is that small, but a part on a thread may be; with and without others near."""
+    """As a part on a thread may be; with and without others near."""
     instance = random_cvrp(0, 5)
     for node in range(1, 6):
         result = search(prepare(instance), to_giant_tour([[node]]), 50)
@@ -212,7 +212,7 @@ def test_one_customer() -> None:
         assert result.change == pytest.approx(0.0)
     matrix, alone = np.array([[0.0, 2.0], [3.0, 0.0]]), np.zeros((2, 0), np.int32)
     tour, state = to_giant_tour([[1]]), np.array([1], np.uint64)
-    data = SearchArrays(Distances(EXPLICIT, matrix), alone, np.array([0, 4]), 4, 0.0)
+    data = SearchArrays(Distances(EXPLICIT, matrix), alone, np.array([0, 4]), 4, 0.0, False)
     result = ruin_and_recreate(data, tour, 1, 50, 1.0, state)
     assert result.current.tolist() == [1, 0]
     assert (result.change, result.best_change) == (0.0, 0.0)

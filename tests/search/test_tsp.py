@@ -9,9 +9,10 @@ from samples import LATE, random_instance
 
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
-from elgo.search.data import prepare
+from elgo.search.data import is_symmetric, prepare
 from elgo.search.giant_tour import NodeArray
-from elgo.search.tsp import fast_tsp_tour, improve, improve_asymmetric, is_symmetric, takes_fast_tsp
+from elgo.search.slices import time_slices
+from elgo.search.tsp import fast_tsp_tour, improve, improve_asymmetric, slice_seconds, takes_fast_tsp
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -25,7 +26,8 @@ def test_tours_become_better_in_time(threads: int) -> None:
         costs.append(solution.cost)
 
     begin = time.perf_counter()
-    improve(prepare(instance), range(300), begin + 0.4, threads, 0, better)
+    slices = time_slices(begin + 0.4, slice_seconds(instance))
+    improve(prepare(instance), range(300), slices, threads, 0, better)
     assert time.perf_counter() - begin < 0.4 + LATE
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] < 0.2 * costs[0]
@@ -43,7 +45,8 @@ def test_asymmetric_distances() -> None:
     assert not is_symmetric(instance)
     assert not takes_fast_tsp(instance)
     found: list[NodeArray] = []
-    improve_asymmetric(prepare(instance), range(n)[::-1], time.perf_counter() + 2, 0, found.append)
+    slices = time_slices(time.perf_counter() + 2, 0.1)
+    improve_asymmetric(prepare(instance), range(n)[::-1], slices, 0, found.append)
     assert Solution(instance, (tuple(found[-1].tolist()),)).cost == n
 
 

@@ -72,7 +72,7 @@ def test_an_item_that_fails_does_not_stop_the_others(processes: int) -> None:
     found = dict(solve_batch(batch, processes, Stop(), Log()))
     error = found.pop(1)
     assert isinstance(error, ValueError)
-    assert str(error).startswith("full: vehicles is 2, but the demand fills at least 3")
+    assert str(error).startswith("full: vehicles is 2, but at least 3 are needed")
     assert sorted(found) == [0, 2, 3]
     assert all(isinstance(result, Result) and result.solution.feasible for result in found.values())
 

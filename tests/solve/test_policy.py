@@ -300,3 +300,29 @@ def test_an_error_of_the_model_is_raised(weights: Weights) -> None:
         solve(random_instance("cvrp", 5), start=weights("tsp"), time_limit=20)
     with pytest.raises(ValueError, match="model is 'nothing'; there are elg"):
         solve(random_instance("cvrp", 5), start="nothing", time_limit=20)
+
+
+def test_large_instances_have_fewer_rollouts_and_say_how_long_they_take(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As if they began at 30 nodes, on a slow machine."""
+    monkeypatch.setattr(solve_policy, "LARGE", 30)
+    monkeypatch.setattr(solve_policy, "TASK_SECONDS", 0.1)
+    monkeypatch.setattr(solve_policy, "ROLLOUT_SECONDS", 0.01)
+    large, small = random_instance("tsp", 31), random_instance("tsp", 30)
+    for instance, options, counts in (
+        (large, {}, (16, 1)),
+        (large, {"starts": 2, "symmetries": 3}, (2, 3)),
+        (small, {}, (30, 8)),
+    ):
+        result = solve(instance, policy_only=True, model=weights("tsp"), **options)
+        assert (result.starts, result.symmetries) == counts
+    with caplog.at_level("INFO", "elgo"):
+        solve(large, policy_only=True, model=weights("tsp"), threads=2)
+    # 31^2 * (0.1 on one thread + 0.01 * 16 / 2) = 173 s
+    assert caplog.messages == ["tsp31: 16 starts x 1 symmetries take about 3 min; fewer take less"]
+    caplog.clear()
+    monkeypatch.setattr(solve_policy, "SAID_SECONDS", 200)
+    with caplog.at_level("INFO", "elgo"):
+        solve(large, policy_only=True, model=weights("tsp"), threads=2)
+    assert not caplog.messages

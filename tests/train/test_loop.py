@@ -607,3 +607,86 @@ def test_every_config_trains(name: str, tmp_path: Path) -> None:
     trained = load_policy(run / "last.safetensors").config
     changed = {**NETWORK, "local_policy": config.policy.local_policy}
     assert vars(trained) == {**vars(config.policy), **changed}
+
+
+# --- two at once, damaged files, Ctrl-C
+
+
+def test_one_process_trains_in_a_folder(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 1)
+    data = fill_validation(tmp_path / "data", "tsp")
+    run = tmp_path / "run"
+    with (
+        RunFolder(run, config).lock(),
+        pytest.raises(ValueError, match="run: another process is training in this folder"),
+    ):
+        train(config, run, data, silent)
+    train(config, run, data, silent)
+
+
+def test_damaged_checkpoints_are_one_line(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "reinforce", "tsp", 1)
+    data = fill_validation(tmp_path / "data", "tsp")
+    run = tmp_path / "run"
+    train(config, run, data, silent)
+    good = (run / "checkpoint.pt").read_bytes()
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
+    contents: list[object] = [good[: len(good) // 2], b"", b"nonsense", [1, 2], {}, {**saved, "policy": {}}]
+    contents += [{**saved, "state": {"nonsense": 1}}, {**saved, "optimiser": None}, {**saved, "average": 3}, print]
+    for content in contents:
+        if isinstance(content, bytes):
+            (run / "checkpoint.pt").write_bytes(content)
+        else:
+            torch.save(content, run / "checkpoint.pt")
+        with pytest.raises(ValueError, match=r"^\S*checkpoint\.pt: [^\n]*$") as raised:
+            train(config, run, data, silent)
+        assert "weights_only" not in str(raised.value)
+    (run / "checkpoint.pt").write_bytes(good)
+    (run / "log.jsonl").write_bytes(b'[1]\n{"step": "x"}\n\xff\n')
+    train(config, run, data, silent)
+    for text in ("", "[]", '{"train": 1}'):
+        (run / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"^\S*config\.json: "):
+            train(config, run, data, silent)
+
+
+@pytest.mark.parametrize("place", ["backward", "optimiser", "log"])
+def test_ctrl_c_saves_the_run(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is saved fits together wherever Ctrl-C comes: the run goes on as if nothing had happened."""
+    config = make_config(tmp_path, "imitate", "tsp", 4, ema=0.9)
+    data = fill_validation(tmp_path / "data", "tsp")
+    train(config, tmp_path / "whole", data, silent)
+    owner, name = {
+        "backward": (imitate.Imitation, "backward"),
+        "optimiser": (Trainer, "_update_average"),
+        "log": (RunLog, "add"),
+    }[place]
+    original, calls = getattr(owner, name), []
+
+    def interrupted(*args: object) -> object:
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(*args)
+
+    run, lines = tmp_path / "run", list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, run, data, silent, lines.append)
+    step = 2 if place == "backward" else 3
+    assert lines == [f"saved after step {step}; the same command continues the run"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train(config, run, data, silent)
+    assert rows(run) == rows(tmp_path / "whole")
+    found, expected = weights(run), weights(tmp_path / "whole")
+    assert all(torch.equal(found[key], value) for key, value in expected.items())
+
+
+def test_packages_are_looked_for_before_anything_is_labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(tmp_path, "reinforce", "cvrp", 1)
+    config = replace(config, validation=ValidationConfig(("uniform-10-2", "uniform-400-2"), every=1, starts=2))
+    monkeypatch.setitem(sys.modules, "pyvrp", None)
+    with pytest.raises(ImportError, match="labels need pyvrp"):
+        train(config, tmp_path / "run", tmp_path / "data", silent)
+    assert not (tmp_path / "data").exists()

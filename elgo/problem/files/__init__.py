@@ -1,13 +1,13 @@
 """Reading and writing files: TSPLIB / CVRPLIB (.tsp .vrp .sol .tour) and CSV.
 
-parse_* take text, format_* return text, read* and write_* open files. Whatever is wrong with a file is reported as a
-ValueError of one line that names the file, the field and the value.
+parse_* take text, format_* return text, read* and write_* open files. A missing file is a FileNotFoundError.
+Whatever is wrong with a file is an ElgoError, a ValueError of one line that names the file, the field and the value.
 """
 
 from elgo.problem.files.atomic import append_line, atomic_file, atomic_write, remove_partial_files
 from elgo.problem.files.csv import ProblemFile
 from elgo.problem.files.instances import ROUTES_SUFFIX, problem_files, read, read_problem, write_instance
-from elgo.problem.files.lock import lock
+from elgo.problem.files.lock import lock_file
 from elgo.problem.files.solutions import COST_TABLES, read_solution, write_solution
 from elgo.problem.files.text import printable
 from elgo.problem.files.tsplib import parse_tsplib
@@ -19,7 +19,7 @@ __all__ = [
     "append_line",
     "atomic_file",
     "atomic_write",
-    "lock",
+    "lock_file",
     "parse_tsplib",
     "printable",
     "problem_files",

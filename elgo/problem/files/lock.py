@@ -1,22 +1,45 @@
-"""Locks on files, against two processes that write to one folder."""
+"""Locks of files, so that two processes do not write to one folder."""
 
+from __future__ import annotations
+
+import errno
 from typing import IO, Any
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+FAR = 2**30  # position of the byte that is locked where there are only locks of ranges: no content is there
 
 
-def lock(file: IO[Any]) -> bool:
-    """Lock an open file until it is closed; False if another process has locked it.
+def lock_file(file: IO[Any]) -> bool:
+    """Lock an open file for this process until it is closed; False if another one holds the lock.
 
-    Where the system has no such locks, True: there nothing keeps two processes apart.
+    Where files cannot be locked (no such function, or a network drive without it), this is True.
     """
-    if fcntl is None:
-        return True
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+        _lock(file)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
     return True
+
+
+def _lock(file: IO[Any]) -> None:
+    """Lock without waiting; OSError if that is impossible."""
+    try:
+        import fcntl
+    except ImportError:
+        _lock_range(file)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _lock_range(file: IO[Any]) -> None:
+    """Lock as Windows does, if this is Windows."""
+    try:
+        import msvcrt
+    except ImportError:
+        return
+    windows: Any = msvcrt  # whose functions are unknown elsewhere
+    position = file.tell()
+    file.seek(FAR)
+    try:
+        windows.locking(file.fileno(), windows.LK_NBLCK, 1)
+    finally:
+        file.seek(position)

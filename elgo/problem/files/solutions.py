@@ -52,7 +52,7 @@ def parse_sol(text: str, instance: Instance, source: str = "text") -> Solution:
         routes = [_parse_route(line, instance) for line in split_lines(text) if line[:5].lower() == "route"]
         if stray := [line for line in split_lines(text) if line[0] in "0123456789+-."]:
             raise ValueError(f"line {quoted(stray[0])} is neither 'Route #1: ...' nor 'Cost ...'")
-        if not routes:
+        if not routes and instance.customers:
             raise ValueError("has no line 'Route #1: ...'")
         return Solution(instance, tuple(routes))
 
@@ -116,14 +116,14 @@ def find_best_known(path: Path, instance: Instance) -> float | None:
     for name in (f"{path.stem}.sol", f"{path.stem}.opt.tour"):
         try:
             solution = read_solution(path.with_name(name), instance)
-        except ValueError:
+        except (ValueError, OSError):
             continue
         if solution.feasible:
             return solution.cost
     for table in COST_TABLES:
         try:
             rows = list(csv.reader(split_lines(read_text(path.with_name(table), (".csv",)))))
-        except (ValueError, csv.Error):
+        except (ValueError, OSError, csv.Error):
             continue
         costs = (row[-1] for row in rows if row and row[0].strip() in (path.stem, instance.name))
         cost = next((float(cost) for cost in costs if is_number(cost)), None)

@@ -1,5 +1,6 @@
 """What the file formats share: reading text, lines, numbers, and costs stated in comments."""
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from elgo.problem.distances import FloatArray, IntArray, Metric
+from elgo.problem.errors import ElgoError
 
 PathLike = str | os.PathLike[str]
 
@@ -22,24 +24,29 @@ def suffix_of(path: PathLike) -> str:
 
 
 def read_text(path: PathLike, suffixes: Sequence[str]) -> str:
-    """Return the text of a regular file with one of these suffixes: UTF-8, UTF-16, or one byte per character."""
+    """Return the text of a regular file with one of these suffixes: UTF-8, UTF-16, or one byte per character.
+
+    A missing file is a FileNotFoundError, whatever else is wrong with it an ElgoError.
+    """
     path = Path(path)
     try:
         if not path.exists():
-            raise ValueError(f"{path}: no such file")
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         if path.is_dir():
-            raise ValueError(f"{path}: is a folder, expected a file")
+            raise ElgoError(f"{path}: is a folder, expected a file")
         if not path.is_file():  # reading a FIFO or a device may never end
-            raise ValueError(f"{path}: is not a regular file")
+            raise ElgoError(f"{path}: is not a regular file")
         if suffix_of(path) not in suffixes:
-            raise ValueError(f"{path}: suffix is {path.suffix!r}, expected {' or '.join(suffixes)}")
+            raise ElgoError(f"{path}: suffix is {path.suffix!r}, expected {' or '.join(suffixes)}")
         data = path.read_bytes()
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+        raise ElgoError(f"{path}: cannot be read ({error.strerror})") from None
     with errors_name(path):
         text = decode_text(data)
         if not text.strip():
-            raise ValueError("the file is empty")
+            raise ElgoError("the file is empty")
         return text
 
 
@@ -49,12 +56,12 @@ def decode_text(data: bytes) -> str:
         try:
             text = data.decode("utf-16")
         except UnicodeDecodeError as error:
-            raise ValueError(f"not a text file (byte {error.start} is not UTF-16)") from None
+            raise ElgoError(f"not a text file (byte {error.start} is not UTF-16)") from None
         if "\0" in text:
-            raise ValueError("not a text file (it has zero characters)")
+            raise ElgoError("not a text file (it has zero characters)")
         return text
     if b"\0" in data:
-        raise ValueError(f"not a text file (byte {data.index(0)} is zero)")
+        raise ElgoError(f"not a text file (byte {data.index(0)} is zero)")
     for encoding in ("utf-8-sig", "cp1252"):
         try:
             return data.decode(encoding)
@@ -65,11 +72,11 @@ def decode_text(data: bytes) -> str:
 
 @contextmanager
 def errors_name(source: PathLike) -> Iterator[None]:
-    """Prefix the message of every ValueError raised in the block with the name of the source."""
+    """Raise every ValueError of the block as an ElgoError whose message begins with the name of the source."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{os.fspath(source)}: {error}") from None
+        raise ElgoError(f"{os.fspath(source)}: {error}") from None
 
 
 def split_lines(text: str) -> Iterator[str]:

@@ -219,8 +219,7 @@ BROKEN = [
     ("x,y\n1,2\n3,\n", "row 2 (line 3): column y has '', expected a number"),
     ("x,y\n1,2\n3,four\n", "row 2 (line 3): column y has 'four', expected a number"),
     ("x,y\n1,2\n3,nan\n4,5\n", "row 2 (line 3): column y has 'nan', expected a number"),
-    ("x,y\n", "DIMENSION is 0, but a TSP needs at least 3 nodes"),
-    ("x,y\n1,2\n3,4\n", "DIMENSION is 2, but a TSP needs at least 3 nodes"),
+    ("x,y\n", "DIMENSION is 0, expected at least one node"),
     ("lat,lon\n0,0\n95,0\n1,1\n", "row 2 (line 3): column lat has 95, outside -90..90"),
     (
         "x,y,demand\n0,0,0\n1,0,4\n1,1,5\n",

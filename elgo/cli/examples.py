@@ -1,0 +1,34 @@
+"""The examples at the end of each command's --help."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "solve": (
+        "elgo solve stops.csv --capacity 100 --plot stops.svg",
+        "elgo solve folder --time-limit 60 --jobs 2 --json results.json",
+        "elgo solve big.vrp --warm-start mine.sol --vehicles 12",
+    ),
+    "serve": ("elgo serve", "elgo serve --host 0.0.0.0 --port 8080 --max-seconds 300"),
+    "warm-up": ("elgo warm-up",),
+    "info": ("elgo info", "elgo info runs/elg-tsp/best.safetensors"),
+    "import-weights": ("elgo import-weights checkpoint-300.pt model.safetensors --config config.yml",),
+    "export-weights": ("elgo export-weights model.safetensors checkpoint.pt",),
+    "train": (
+        "elgo train elg-tsp --minutes 60",
+        "elgo train paper-cvrp --folder runs/mine --set train.lr=0.0003",
+    ),
+    "cool": ("elgo cool runs/elg-tsp --minutes 20",),
+    "plot-training": ("elgo plot-training runs/elg-tsp runs/mine --out curves.svg",),
+    "run": (
+        "elgo bench tsplib --methods elg:single,elgo@5",
+        "elgo bench cvrplib-x --instances ten --methods elgo@5 --baselines installed --time-limits 5",
+    ),
+    "report": ("elgo bench report bench/tsplib",),
+    "compare": ("elgo bench compare bench/old bench/new", "elgo bench compare bench/tsplib:elg bench/tsplib:elgo@5"),
+    "ablations": ("elgo bench ablations --steps 100 --limit 5",),
+    "fetch": ("elgo data fetch tsplib --data benchmarks",),
+}
+
+
+def epilog(command: str) -> str:
+    """Return the examples of a command for its --help; \\b keeps their lines as they are."""
+    lines = EXAMPLES[command]
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])

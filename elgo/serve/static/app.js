@@ -1,0 +1,188 @@
+// The page: a form, the runs that the address names (#job=ID, or two as #job=ID&with=ID), and the list of jobs.
+
+import { getJSON, setToken } from "./api.js";
+import { CostChart } from "./chart.js";
+import { commands } from "./curl.js";
+import { byId, copy, element } from "./dom.js";
+import { number, percent, withUnit } from "./format.js";
+import { ProblemForm } from "./problem.js";
+import { Run } from "./run.js";
+import { View } from "./view.js";
+
+const REFRESH = 5000; // milliseconds between two looks at the list of jobs
+const SPOKEN = 4000; // milliseconds between two announcements of the cost
+
+let runs = [];
+let views = [];
+let dirty = false;
+let spoken = 0;
+
+const chart = new CostChart(byId("chart"), byId("chart-text"));
+const form = new ProblemForm({ onPreview: preview, onChange: showCommands, report });
+
+function report(error) {
+  if (error.status === 401) byId("token-form").hidden = false;
+  byId("error").textContent = error.message;
+  byId("error").hidden = false;
+}
+
+function clearError() {
+  byId("error").hidden = true;
+}
+
+// Keeps as many views as there are runs, at least one.
+function setViews(count) {
+  while (views.length > count) views.pop().remove();
+  while (views.length < count) views.push(new View(byId("views"), { onClick: addStop, report }));
+  byId("views").classList.toggle("two", count === 2);
+}
+
+// Shows an instance that is not sent yet, instead of the runs.
+function preview(title, instance, frame) {
+  clearError();
+  if (runs.length) {
+    history.replaceState(null, "", location.pathname);
+    showRuns([]);
+  }
+  views[0].preview(title, instance, frame);
+}
+
+// A click adds a stop where the empty plane or clicked stops are shown.
+function addStop(x, y) {
+  if (views[0].frame) form.addStop(x, y);
+}
+
+function showRuns(ids) {
+  for (const run of runs) run.close();
+  runs = [];
+  setViews(0);
+  setViews(Math.max(1, ids.length));
+  if (ids.length === 2) {
+    views[0].plan.follow(views[1].plan);
+    views[1].plan.follow(views[0].plan);
+  }
+  runs = ids.map((id) => new Run(id, redraw));
+  for (const run of runs) run.follow().then(listJobs).catch(report);
+  chart.set([]);
+  showCommands();
+}
+
+// Draws at the next frame, however many events arrive before.
+function redraw() {
+  if (dirty) return;
+  dirty = true;
+  requestAnimationFrame(() => {
+    dirty = false;
+    runs.forEach((run, i) => run.job && views[i].show(run));
+    chart.set(curves());
+    announce();
+  });
+}
+
+// The curves of the runs. Those that have ended are drawn as far as the longest one.
+function curves() {
+  const known = runs.filter(({ job }) => job);
+  const used = known.map(({ job, fraction, active }) => {
+    const planned = active || job.state === "finished" ? (job.options.seconds ?? 0) * fraction : 0;
+    return Math.max(planned, job.history.at(-1)?.[0] ?? 0);
+  });
+  return known.map(({ job, method, active }, i) => {
+    return { label: method, history: job.history, until: active ? used[i] : Math.max(...used), bestKnown: job.instance.best_known, unit: job.unit };
+  });
+}
+
+// Tells screen readers the cost now and then, and at the end.
+function announce() {
+  const active = runs.some((run) => run.active);
+  if (active && performance.now() - spoken < SPOKEN) return;
+  spoken = performance.now();
+  byId("status").textContent = runs.filter(({ job }) => job?.solution).map(({ job, method }) => {
+    const gap = job.solution.gap == null ? "" : `, ${percent(job.solution.gap)} above the best known`;
+    return `${method} ${job.state}: cost ${withUnit(job.solution.cost, job.unit)}${gap}.`;
+  }).join(" ");
+}
+
+function showCommands() {
+  byId("curl").textContent = commands(form, runs);
+}
+
+async function start(methods) {
+  if (!byId("problem").reportValidity()) return;
+  clearError();
+  byId("start").disabled = byId("compare").disabled = true;
+  try {
+    const ids = [];
+    for (const method of methods) ids.push(await form.send(form.options(method)));
+    location.hash = ids.length === 2 ? `job=${ids[0]}&with=${ids[1]}` : `job=${ids[0]}`;
+    listJobs();
+  } catch (error) {
+    report(error);
+  } finally {
+    byId("start").disabled = byId("compare").disabled = false;
+  }
+}
+
+// The jobs that the address names.
+function named() {
+  const address = new URLSearchParams(location.hash.slice(1));
+  return ["job", "with"].map((key) => address.get(key)).filter(Boolean);
+}
+
+async function listJobs() {
+  const jobs = await getJSON("/jobs?limit=20");
+  byId("no-jobs").hidden = jobs.length > 0;
+  byId("jobs").replaceChildren(...jobs.map(jobRow));
+}
+
+function jobRow(job) {
+  const item = element("li");
+  const link = element("a", "", job.name || job.id);
+  link.href = `#job=${job.id}`;
+  if (named().includes(job.id)) link.setAttribute("aria-current", "true");
+  const cost = job.cost == null ? "" : `, cost ${number(job.cost)}`;
+  const state = job.state === "finished" ? "" : `, ${job.state}`;
+  item.append(link, element("span", "hint", `${job.problem.toUpperCase()}, ${job.nodes} nodes${cost}${state}`));
+  const shown = runs[0]?.job;
+  if (runs.length === 1 && shown && shown.id !== job.id && shown.name === job.name) {
+    const compare = element("a", "beside", "beside");
+    compare.href = `#job=${shown.id}&with=${job.id}`;
+    compare.setAttribute("aria-label", `Show ${job.name || job.id} beside the current run`);
+    item.append(compare);
+  }
+  return item;
+}
+
+async function showHealth() {
+  const { version, workers } = await getJSON("/health");
+  byId("health").textContent = `${version}, ${workers} worker${workers === 1 ? "" : "s"}`;
+}
+
+// Lists the jobs again and again while the page is visible.
+async function keepListing() {
+  if (!document.hidden) await listJobs().catch((error) => error.status === 401 && report(error));
+  setTimeout(keepListing, REFRESH);
+}
+
+byId("problem").addEventListener("submit", (event) => {
+  event.preventDefault();
+  start([byId("method").value]);
+});
+byId("compare").addEventListener("click", () => start(["policy", "search"]));
+byId("copy-curl").addEventListener("click", ({ target }) => copy(byId("curl").textContent, target).catch(report));
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  setToken(byId("token").value);
+  byId("token-form").hidden = true;
+  clearError();
+  showRuns(named());
+  listJobs().catch(report);
+});
+addEventListener("hashchange", () => {
+  clearError();
+  showRuns(named());
+});
+
+showRuns(named());
+if (!named().length) preview("Drop a file, generate a problem, or click stops onto the plane", { coordinates: [] }, { corner: [0, 0], side: 1000 });
+showHealth().catch(report);
+keepListing();

@@ -16,14 +16,18 @@ import asyncio
 import math
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +169,7 @@ def solve_by_vroom(instance: Instance, seconds: float) -> tuple[float, Any, floa
     return started, routes, time.time()
 
 
-def serve_vroom(port: int, workers: int, queue: int) -> None:
+def serve_vroom(workers: int, queue: int) -> None:
     """Serve the two endpoints that the clients use, with VROOM in processes."""
     import uvicorn
     from starlette.applications import Starlette
@@ -176,7 +180,7 @@ def serve_vroom(port: int, workers: int, queue: int) -> None:
     from elgo.serve.models import JobBody, StoredRequest
     from elgo.serve.problems import make_problem
 
-    jobs, executor = dict[str, dict[str, Any]](), ProcessPoolExecutor(workers)
+    jobs, executor = dict[str, dict[str, Any]](), ProcessPoolExecutor(workers, get_context("spawn"))
 
     def iso(seconds: float) -> str:
         return datetime.fromtimestamp(seconds).astimezone().isoformat()
@@ -207,8 +211,9 @@ def serve_vroom(port: int, workers: int, queue: int) -> None:
         return JSONResponse({name: value for name, value in job.items() if name != "task"})
 
     routes = [Route("/jobs", submit, methods=["POST"]), Route("/jobs/{id}", show)]
-    print(f"http://127.0.0.1:{port}", file=sys.stderr, flush=True)
-    uvicorn.run(Starlette(routes=routes), port=port, log_level="error")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+        uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_level="error")).run(sockets=[listener])
 
 
 def main() -> None:
@@ -220,7 +225,7 @@ def main() -> None:
     parser.add_argument("--queue", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.service == "vroom-server":
-        serve_vroom(8765, arguments.workers, arguments.queue)
+        serve_vroom(arguments.workers, arguments.queue)
         return
     with tempfile.TemporaryDirectory() as folder:
         options = [f"--workers={arguments.workers}"]
@@ -235,15 +240,22 @@ def main() -> None:
             ]
         else:
             command = [__file__, "vroom-server", f"--queue={arguments.queue}"]
-        server = subprocess.Popen([sys.executable, *command, *options], stderr=subprocess.PIPE, text=True)
-        assert server.stderr is not None
+        log = Path(folder) / "server.log"
+        with log.open("w") as file:
+            command = [sys.executable, *command, *options]
+            server = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
         try:
-            url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+", line)))
+            while not (found := re.search(r"http://\S+", log.read_text())):
+                if server.poll() is not None:
+                    sys.exit(log.read_text())
+                time.sleep(0.1)
             time.sleep(5)  # workers load their kernels
-            measured = asyncio.run(load(url, server.pid, arguments.clients, arguments.seconds))
+            measured = asyncio.run(load(found[0], server.pid, arguments.clients, arguments.seconds))
         finally:
             server.terminate()
             server.wait()
+            with suppress(ProcessLookupError):  # processes of its own, if it has left any
+                os.killpg(server.pid, signal.SIGKILL)
     print(report(arguments.service, measured))
 
 

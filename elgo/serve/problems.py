@@ -16,7 +16,7 @@ from elgo.problem.files.instances import SUFFIXES
 from elgo.problem.files.text import suffix_of
 from elgo.problem.files.tsplib import parse_tsplib
 from elgo.problem.instance import Instance, Metric
-from elgo.problem.plane import embed, project
+from elgo.problem.plane import project
 from elgo.problem.solution import Solution
 from elgo.problem.stops import Stops
 from elgo.search.fallback import fallback_routes
@@ -124,34 +124,20 @@ def _make_instance(body: InstanceBody) -> Instance:
         raise ValueError("COORDINATES or matrix is missing")
     if body.coordinates is None and body.latlon:
         raise ValueError("LATLON is true, but there are no coordinates")
-    coords = None if body.coordinates is None else np.array(body.coordinates, np.float64).reshape(-1, 2)
-    matrix = None if body.matrix is None else _square(body.matrix)
-    if body.latlon:
-        metric = Metric.HAVERSINE
-        if matrix is not None and coords is not None:
-            Instance("coordinates", coords, metric)  # checks them
-            coords = project(coords)
-    else:
-        metric = Metric.EXACT
-    return Instance(
-        name=body.name or "instance",
-        coords=embed(matrix) if coords is None and matrix is not None else coords,  # type: ignore[arg-type]
-        metric=metric if matrix is None else Metric.EXPLICIT,
-        demand=None if body.demand is None else np.array(body.demand, np.float64),
-        capacity=body.capacity,
-        matrix=matrix,
-        has_coords=coords is not None,
-    )
-
-
-def _square(rows: list[list[float]]) -> np.ndarray:
-    for number, row in enumerate(rows):
-        if len(row) != len(rows):
-            raise ValueError(f"MATRIX has {len(rows)} rows, but {len(row)} numbers in row {number}")
-    matrix = np.array(rows, np.float64)
-    if not matrix.any():  # which has no embedding
-        raise ValueError(f"MATRIX is 0 for all {len(rows)} nodes")
-    return matrix
+    name = body.name or "instance"
+    points = None if body.coordinates is None else np.array(body.coordinates, np.float64).reshape(-1, 2)
+    if body.matrix is None:
+        assert points is not None
+        metric = Metric.HAVERSINE if body.latlon else Metric.EXACT
+        return Instance.from_coords(points, demand=body.demand, capacity=body.capacity, metric=metric, name=name)
+    size = len(body.matrix)
+    for number, row in enumerate(body.matrix):
+        if len(row) != size:
+            raise ValueError(f"MATRIX has {size} rows, but {len(row)} numbers in row {number}")
+    if points is not None and body.latlon:
+        points = project(Instance.from_coords(points, metric=Metric.HAVERSINE).coords)  # which checks them
+    matrix = np.array(body.matrix, np.float64).reshape(size, size)
+    return Instance.from_matrix(matrix, demand=body.demand, capacity=body.capacity, coords=points, name=name)
 
 
 def _check_size(nodes: int, limits: Limits | None) -> None:

@@ -61,6 +61,26 @@ def test_a_matrix_may_be_asymmetric(client: httpx.Client) -> None:
     assert np.roll(route, -route.index(0)).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("instance", "routes"),
+    [
+        ({"coordinates": [[3, 4]]}, [[0]]),
+        ({"matrix": [[0]]}, [[0]]),
+        ({"matrix": [[0, 0], [0, 0]]}, [[0, 1]]),
+        ({"coordinates": [[3, 4]] * 3}, [[0, 1, 2]]),
+        ({"coordinates": [[0, 0]], "demand": [0], "capacity": 1}, []),
+        ({"coordinates": [[0, 0], [0, 2]], "demand": [0, 1], "capacity": 1}, [[1]]),
+    ],
+)
+def test_trivial_instances(client: httpx.Client, instance: dict[str, Any], routes: list[list[int]]) -> None:
+    job = client.post("/solve", json={"instance": instance, "options": {"seconds": 0.1}}).json()
+    assert job["state"] == "finished", job["error"]
+    assert sorted(map(sorted, job["solution"]["routes"])) == routes
+    for suffix in ("sol", "csv", "json"):
+        assert client.get(f"/jobs/{job['id']}/solution.{suffix}").status_code == 200
+    assert client.get(f"/jobs/{job['id']}/trace").status_code in (200, 422)
+
+
 def test_a_job_from_a_file(client: httpx.Client) -> None:
     for file in (CVRP, TSP):
         files = {"file": (f"C:\\folder\\{file.name}", file.read_bytes())}

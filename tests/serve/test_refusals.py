@@ -17,6 +17,8 @@ BODIES: list[tuple[dict[str, Any], str, str]] = [
     ({"instance": tsp(time_windows=[])}, "instance.time_windows", "not permitted"),
     ({"instance": tsp(), "options": {"time_limit": 3}}, "options.time_limit", "not permitted"),
     ({"instance": {}}, "instance.coordinates", "missing"),
+    ({"instance": {"coordinates": []}}, "instance.coordinates", ""),
+    ({"instance": {"matrix": []}}, "instance.coordinates", ""),
     ({"instance": tsp(coordinates=[[0, 0], [1, "2"], [3, 3]])}, "instance.coordinates", "valid number"),
     ({"instance": tsp(coordinates=[[0, 0, 0]] * 4)}, "instance.coordinates", "at most 2"),
     ({"instance": tsp(coordinates=[[91, 0], [0, 1], [1, 1]], latlon=True)}, "instance.coordinates", "outside -90..90"),
@@ -59,7 +61,7 @@ def test_bodies(client: httpx.Client, body: dict[str, Any], field: str, words: s
 FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({}, {"options": "{}"}, "file", "missing"),
     ({"file": ("a.txt", b"x")}, {}, "file", "suffix is '.txt'"),
-    ({"file": ("a.csv", b"x,y\n0,0\n")}, {}, "file", "a.csv"),
+    ({"file": ("a.csv", b"x,y\n0,zero\n")}, {}, "file", "a.csv: row 1"),
     ({"file": ("a.csv", b"\x00\x01")}, {}, "file", "not a text file"),
     ({"file": ("a.csv", TIME_WINDOWS.encode())}, {}, "file", "ready_time"),
     ({"file": ("../../etc/passwd", b"x")}, {}, "file", "passwd: suffix is ''"),

@@ -82,7 +82,7 @@ class Outputs:
             _check_names(files)
         folder = self.solutions and self.solutions.resolve()
         for file in files:
-            if file.suffix.lower() == ".vrp" and file.parent.resolve() == folder:
+            if file.suffix.lower() in (".vrp", ".csv") and file.parent.resolve() == folder:
                 raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
         kinds = list(self._kinds())
         for kind in kinds:

@@ -31,11 +31,10 @@ from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result, format_table
 
 if TYPE_CHECKING:
-    from elgo.problem.instance import Instance
     from elgo.solve.batch import BatchItem
 
-# The fields of SolveConfig in its messages, which are options here.
-_FIELDS = re.compile(r"^\w+|\w+_\w+|(?<=with )model|(?<=[;:] )start\b")
+# The fields of SolveConfig in its messages, which are options here; what is quoted stays as it is.
+_FIELDS = re.compile(r"'[^']*'|^\w+|\w+_\w+|(?<=with )model|(?<=[;:] )start\b")
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
@@ -182,7 +181,7 @@ def solve(
             time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
         )
     except ValueError as error:
-        raise ValueError(_FIELDS.sub(lambda name: f"--{name[0].replace('_', '-')}", str(error))) from None
+        raise ValueError(_FIELDS.sub(_option, str(error))) from None
 
     files = expand_folders(paths)
     problems = read_all(files, capacity, depot, matrix)
@@ -198,6 +197,11 @@ def solve(
     _print_lines(f"warning: {file}: {text}" for file, problem in pairs for text in problem.warnings)
     jobs = min(jobs, len(files))
     _solve_files(files, problems, _make_items(instances, config, solution, jobs), jobs, outputs, quiet)
+
+
+def _option(field: re.Match[str]) -> str:
+    """Return a field of SolveConfig as an option."""
+    return field[0] if field[0].startswith("'") else f"--{field[0].replace('_', '-')}"
 
 
 def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:

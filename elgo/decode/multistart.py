@@ -66,7 +66,7 @@ def with_few_routes(rollouts: list[Actions], vehicles: int) -> list[Actions]:
 
 
 def costs(instance: Instance, actions: Actions) -> NDArray[np.float64]:
-    """(M,) costs of rollouts (M, T)."""
+    """(M,) costs of rollouts (M, T); of an open tour without its longest edge, where it can be cut."""
     total = np.empty(len(actions))
     size = max(1, 2**22 // actions.shape[1])
     for begin in range(0, len(actions), size):
@@ -74,7 +74,10 @@ def costs(instance: Instance, actions: Actions) -> NDArray[np.float64]:
         walk = actions[rows]
         if instance.problem == "cvrp":
             walk = np.pad(walk, ((0, 0), (1, 0)))
-        total[rows] = instance.distances(walk, np.roll(walk, -1, axis=1)).sum(axis=1)
+        edges = instance.distances(walk, np.roll(walk, -1, axis=1))
+        total[rows] = edges.sum(axis=1)
+        if instance.open and instance.problem == "tsp":
+            total[rows] -= edges.max(axis=1)
     return total
 
 

@@ -59,7 +59,8 @@ def _itinerary(solution: Solution, route: tuple[int, ...]) -> Itinerary:
     else:
         begin = route.index(instance.first or 0)
         nodes = (*route[begin:], *route[: begin + 1])
-    legs = instance.distances(np.array(nodes[:-1]), np.array(nodes[1:]))
+    walk = np.array(nodes, dtype=np.int64)
+    legs = instance.distances(walk[:-1], walk[1:])
     demand = np.zeros(instance.size) if instance.demand is None else instance.demand
     return Itinerary(nodes, (0.0, *legs.tolist()), _sums([float(demand[node]) for node in nodes]), instance.open)
 

@@ -42,6 +42,8 @@ def one_route_form(instance: Instance) -> OneRoute:
     first, last = instance.first, instance.last
     if not instance.open:
         first = last = 0 if first is None else first
+    elif first == last:  # both free, or a single node
+        last = None
     inner = np.setdiff1d(np.arange(instance.size), [node for node in (first, last) if node is not None])
     matrix = np.zeros((len(inner) + 1, len(inner) + 1))
     matrix[1:, 1:] = instance.distances(inner[:, None], inner)
@@ -88,11 +90,9 @@ def fit_ends(instance: Instance, tour: Sequence[int]) -> list[int]:
     if not instance.open:
         begin = list(tour).index(first) if first is not None else 0
         return [*tour[begin:], *tour[:begin]]
-    if tour[0] == (tour[0] if first is None else first) and tour[-1] == (tour[-1] if last is None else last):
-        return list(tour)
     inner = np.array([node for node in tour if node not in (first, last)], np.int64)
     if len(inner) == 0:
-        return [node for node in (first, last) if node is not None]
+        return list(tour)
     best, found = np.inf, inner
     for order in (inner, inner[::-1]):
         previous = np.roll(order, 1)

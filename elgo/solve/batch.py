@@ -143,9 +143,10 @@ def _in_parallel(items: Sequence[BatchItem], processes: int, stop: Stop, observe
                     told = True
                     for other in reversed(jobs):  # those that wait before those that make a worker free
                         other.stop()
-            with suppress(CancelledError):
+            with suppress(CancelledError):  # stopped before it had a solution
                 error = job.future.exception()
-                yield number, job.future.result() if error is None else error
+                if not isinstance(error, CancelledError):
+                    yield number, job.future.result() if error is None else error
 
 
 def _submit(pool: Pool, item: BatchItem, number: int, observer: Observer) -> Job:

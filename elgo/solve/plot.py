@@ -116,7 +116,8 @@ def _add_legend(solution: Solution, styles: list[RouteStyle], ax: Axes) -> None:
     handles = []
     for number, (route, style) in enumerate(zip(routes, styles, strict=True), start=1):
         load = f"{format_number(route.load)} / {format_number(instance.capacity)}"
-        text = f"{number}: {len(route.stops)} stops, load {load}, {short_length(route.cost, instance.metric)}"
+        stops = "1 stop" if len(route.stops) == 1 else f"{len(route.stops)} stops"
+        text = f"{number}: {stops}, load {load}, {short_length(route.cost, instance.metric)}"
         line = Line2D([], [], color=style.colour, linestyle=_line_style(style), linewidth=2, label=text)
         handles.append(line)
     size = 8 if len(routes) <= 30 else 6

@@ -16,6 +16,7 @@ from elgo.decode.decoder import DecodeConfig, decode, use_compiled
 from elgo.decode.multistart import augmentations, best_solution, start_count, with_few_routes
 from elgo.model.checkpoint import Model, as_policy
 from elgo.problem.augment import SYMMETRIES
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import ProblemName, Task
@@ -70,7 +71,7 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
             stopped.set()
     incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
     if solution is None:
-        raise ValueError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")
+        raise ElgoError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")
     incumbent.offer(solution, "policy")
 
 
@@ -149,6 +150,6 @@ def _best_rollout(
     config = incumbent.config
     decoding = DecodeConfig(threads=config.threads, memory_gb=config.memory_gb)
     rollouts = [own.actions for own in decode(policy, tasks, starts, decoding, on_progress=on_progress)]
-    if config.vehicles is not None:
+    if config.vehicles is not None and incumbent.instance.problem == "cvrp":
         rollouts = with_few_routes(rollouts, config.vehicles)
     return best_solution(incumbent.instance, rollouts) if rollouts else None

@@ -71,7 +71,10 @@ class CallbackError(RuntimeError):
     result: Result
 
     def __init__(self, name: str, error: Exception) -> None:
-        super().__init__(f"{name} has raised {error!r}; the best solution so far is in `result` of this exception")
+        super().__init__(name, error)  # from which another process can make it again
+
+    def __str__(self) -> str:
+        return "{} has raised {!r}; the best solution so far is in `result` of this exception".format(*self.args)
 
 
 def format_seconds(seconds: float) -> str:

@@ -23,7 +23,7 @@ from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve import solver
 from elgo.solve.config import SolveConfig
-from elgo.solve.result import Improvement, Result
+from elgo.solve.result import CallbackError, Improvement, Result
 
 NICENESS = 10  # of workers with low priority
 READY, BEGUN = "ready", "begun"  # first messages of a worker, and of a job
@@ -196,8 +196,8 @@ def _without_instance(result: Result) -> Solved:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return wrong input (ValueError, OSError) as it is, other errors as a WorkerError in one line."""
-    if isinstance(error, ValueError | OSError):
+    """Return errors of the caller (wrong input, CallbackError) as they are, others as a WorkerError in one line."""
+    if isinstance(error, ValueError | OSError | CallbackError):
         try:
             copy: Exception = pickle.loads(pickle.dumps(error))
         except Exception:  # of another package, with arguments that it cannot be made from again

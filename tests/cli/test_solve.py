@@ -188,6 +188,10 @@ def test_wrong_models_are_refused(tmp_path, weights, options: list[str]) -> None
             ["--start", "elg", "--policy-only"],
             ["--start is 'elg', but --policy-only does not search; name the model with --model"],
         ),
+        (
+            ["--start", "my_model.safetensors", "--policy-only"],
+            ["--start is 'my_model.safetensors', but --policy-only does not search; name the model with --model"],
+        ),
         (["--starts", 3], ["--starts is 3, but it needs a policy: --start or --policy-only"]),
         (["--symmetries", 2], ["--symmetries is 2", "--policy-only"]),
         (["--warm-start", CVRP.with_suffix(".sol"), "--start", "elg"], ["--warm-start and --start"]),
@@ -406,6 +410,15 @@ def test_solutions_and_pictures_are_named_after_the_files(tmp_path, use_solver) 
     assert (tmp_path / "two.svg").exists()
     assert run("solve", TSP, CVRP, "--plot-history", tmp_path / "more").exit_code == 0
     assert {p.name for p in (tmp_path / "more").iterdir()} == {f"{f.stem}.history.png" for f in (TSP, CVRP)}
+
+
+@pytest.mark.parametrize("name", ["a.vrp", "a.csv"])
+def test_solutions_are_not_written_where_they_would_be_the_best_known(tmp_path, name: str) -> None:
+    text = CVRP.read_text() if name == "a.vrp" else "# capacity: 3\nx,y,demand\n0,0,0\n1,0,2\n1,1,2\n"
+    (tmp_path / name).write_text(text)
+    done = run("solve", tmp_path / name, "--solutions", tmp_path)
+    assert done.exit_code == 2
+    assert "--solutions is its own folder, where NAME.sol is the best-known solution" in done.stderr
 
 
 def test_options_reach_the_solver(use_solver) -> None:

@@ -37,6 +37,11 @@ def test_open_routes_end_at_their_last_stop() -> None:
     assert first.cost + second.cost == solution.cost == 11
 
 
+def test_an_open_tour_of_one_node() -> None:
+    (tour,) = itineraries(Solution(Instance("a", COORDS[:1], Metric.EXACT).with_ends(open=True), ((0,),)))
+    assert (tour.nodes, tour.legs, tour.stops) == ((0,), (0,), ())
+
+
 def test_a_tour_with_fixed_ends() -> None:
     tsp = Instance("a", COORDS, Metric.EXACT)
     (path,) = itineraries(Solution(tsp.with_ends(first=1, last=0), ((1, 2, 3, 0),)))

@@ -6,8 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from elgo.decode.multistart import costs
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
+from elgo.search.ends import fit_ends
 from elgo.search.exact import EXACT_NODES, lower_bound
 from elgo.search.savings import savings
 from elgo.solve import solver
@@ -196,3 +198,26 @@ def test_the_policy_knows_the_ends() -> None:
     loads = {"demand": [0] + [1] * 19, "capacity": 4}
     opened = Instance.from_coords(coords, **loads).with_ends(open=True)
     assert solve(opened, policy_only=True, starts=3, symmetries=1).solution.feasible
+
+
+def test_one_node_with_any_ends() -> None:
+    one = Instance.from_coords([[3.0, 4.0]])
+    for ends in ({"open": True}, {"first": 0}, {"last": 0}, {"first": 0, "last": 0}):
+        solution = solve(one.with_ends(**ends), time_limit=0.2).solution
+        assert (solution.routes, solution.cost, solution.feasible) == (((0,),), 0, True)
+
+
+def test_a_tour_with_free_ends_is_cut_at_its_longest_edge() -> None:
+    line = Instance.from_coords([[x, 0.0] for x in (0, 1, 2, 10, 11)]).with_ends(open=True)
+    assert fit_ends(line, [1, 2, 3, 4, 0]) == [0, 1, 2, 3, 4]
+
+
+def test_the_policy_chooses_among_tours_without_their_longest_edges() -> None:
+    points = Instance.from_coords([[0, 0], [0, 1], [5, 0], [5, 1]]).with_ends(open=True)
+    assert costs(points, np.array([[0, 1, 3, 2], [0, 2, 1, 3]])) == pytest.approx([7, 10 + np.hypot(5, 1)])
+
+
+def test_vehicles_mean_nothing_to_the_policy_of_a_tsp() -> None:
+    tsp = Instance.from_coords(np.random.default_rng(1).random((20, 2)))
+    found = [solve(tsp, policy_only=True, vehicles=vehicles, symmetries=1).cost for vehicles in (None, 1)]
+    assert found[0] == found[1]

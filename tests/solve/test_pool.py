@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import active_children
+from operator import attrgetter
 from pathlib import Path
 from threading import Event
 
@@ -22,6 +23,7 @@ from elgo.problem.solution import Solution
 from elgo.solve import pool as pool_module
 from elgo.solve.config import SolveConfig
 from elgo.solve.pool import Job, Pool
+from elgo.solve.result import CallbackError
 from elgo.solve.search import jit_warm_up
 from elgo.solve.worker import WorkerError, describe_bug
 
@@ -129,6 +131,13 @@ def test_an_error_is_that_of_its_job_alone(pool: Pool) -> None:
     with pytest.raises(ValueError, match="full: vehicles is 2"):
         wrong.future.result(SECONDS)
     assert len(right.future.result(SECONDS).solution.routes) == 3
+
+
+def test_a_stop_that_fails_keeps_the_best_so_far(pool: Pool) -> None:
+    job = pool.submit(random_instance("cvrp", 30), replace(SHORT, stop=attrgetter("mine")))
+    with pytest.raises(CallbackError, match="stop has raised AttributeError") as caught:
+        job.future.result(SECONDS)
+    assert caught.value.result.solution.feasible
 
 
 class NotToBeSent:

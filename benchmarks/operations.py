@@ -90,7 +90,7 @@ def count_operations(config: Config) -> Counter[str]:
     """Return the number of operations of a training step by phase."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, RunFolder(Path(folder) / "run", config), Processes())
-    with as_on_a_gpu(trainer):
+    with as_on_a_gpu(trainer), torch.backends.mkldnn.flags(enabled=False):
         trainer.step()  # creates the state of the optimiser
         with profile(activities=[ProfilerActivity.CPU]) as profiler:
             trainer.step()

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from elgo.model.config import PolicyConfig
 from elgo.model.env import ENVIRONMENTS, Batch, State
+from elgo.model.linear import Linear, linear
 
 
 class Encoding(NamedTuple):
@@ -61,11 +62,11 @@ class EncoderLayer(nn.Module):
     def __init__(self, width: int, heads: int, hidden: int, norm: Callable[[int], nn.Module] = InstanceNorm) -> None:
         super().__init__()
         self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.combine = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width, bias=False)
+        self.combine = Linear(width, width)
         self.norm1 = norm(width)
-        self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width)
+        self.up = Linear(width, hidden)
+        self.down = Linear(hidden, width)
         self.norm2 = norm(width)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
@@ -87,12 +88,12 @@ class GlobalPolicy(nn.Module):
         self.embed = nn.Linear(3 if depot else 2, width)
         self.embed_depot = nn.Linear(2, width) if depot else None
         self.layers = nn.ModuleList(EncoderLayer(width, config.heads, config.hidden) for _ in range(config.layers))
-        self.query_last = nn.Linear(width, width, bias=False)
-        self.query_first = None if depot else nn.Linear(width, width, bias=False)
+        self.query_last = Linear(width, width, bias=False)
+        self.query_first = None if depot else Linear(width, width, bias=False)
         self.query_load = nn.Linear(1, width, bias=False) if depot else None
-        self.key = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
-        self.combine = nn.Linear(width, width)
+        self.key = Linear(width, width, bias=False)
+        self.value = Linear(width, width, bias=False)
+        self.combine = Linear(width, width)
         if self.query_load is not None:  # in the published code one layer with width + 1 inputs: all start alike
             bound = 1 / math.sqrt(width + 1)
             for query in (self.query_last, self.query_load):
@@ -106,7 +107,7 @@ class GlobalPolicy(nn.Module):
             batch,
             keys=split_heads(self.key(nodes), self.heads),
             # (W g + b).h_n = g.(W^T h_n) + b.h_n: folding W into the N nodes saves a product for every state.
-            readout=nodes @ self.combine.weight * scale,
+            readout=linear(nodes, self.combine.weight.T) * scale,
             offset=nodes @ self.combine.bias * scale,
             query_last=self.query_last(nodes),
             query_first=None if self.query_first is None else self.query_first(nodes),

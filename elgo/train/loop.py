@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from elgo.decode.blas import one_blas_thread
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import load_policy, model_file, save_policy
 from elgo.model.config import PolicyConfig
@@ -221,6 +222,7 @@ def train(
     keep_freed_memory()
     processes = Processes(device)
     with ExitStack() as stack:
+        stack.enter_context(one_blas_thread())  # once: each step would set the limit again
         with processes.first_alone():
             folder = RunFolder(path, config)
             if processes.rank == 0:

@@ -87,7 +87,7 @@ def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool, d
 
         def report(row: dict[str, Any]) -> None:
             status.add(row)
-            due = status.first or status.validated or row["step"] % 100 == 0 or row["done"] == 1
+            due = status.rows <= 2 or status.validated or row["step"] % 100 == 0 or row["done"] == 1
             percent = f"{100 * row['done']:5.1f} %  " if config.train.steps or config.train.minutes else ""
             show(row["done"], status.line(), percent + status.line() + status.left() if due else "")
 
@@ -108,18 +108,19 @@ class StatusLine:
         self.loss: float | None = None
         self.seconds = self.instances = 0.0
         self.gaps = ""
-        self.validated = self.first = False
+        self.validated = False
+        self.rows = 0
         self.last: dict[str, Any] = {}
-        self.begin, self.begin_done = time.monotonic(), 0.0
+        self.begin = self.begin_done = 0.0  # after the first step, which may have compiled kernels
 
     def add(self, row: dict[str, Any]) -> None:
         """Take in the figures of a step."""
         from elgo.train.run import validation_gaps
 
         self.loss = row["loss"] if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * row["loss"]
-        self.first = not self.last
-        if self.first:
-            self.begin_done = max(0.0, row["done"] - row["done"] / row["step"])  # before this step, nearly
+        self.rows += 1
+        if self.rows == 1:
+            self.begin, self.begin_done = time.monotonic(), row["done"]
         else:
             self.seconds = SMOOTHING * self.seconds + row["seconds"] - self.last["seconds"]
             self.instances = SMOOTHING * self.instances + row["instances"]

@@ -28,6 +28,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(x, weight, bias)
     if torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
+    if not torch.is_grad_enabled():
+        return _product(x, weight, bias)
     made: Tensor = _Linear.apply(x, weight, bias)
     return made
 

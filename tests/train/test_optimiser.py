@@ -36,17 +36,15 @@ def newton_schulz(matrix: Tensor) -> Tensor:
     return x.T if matrix.shape[0] > matrix.shape[1] else x
 
 
-@pytest.mark.parametrize("shape", [(5, 64, 64), (3, 64, 96), (2, 128, 512)])
-def test_orthogonalise_is_newton_schulz(shape: tuple[int, int, int]) -> None:
-    generator = torch.Generator().manual_seed(0)
-    full = torch.randn(shape, generator=generator)
-    low_rank = full[:, :, :4] @ full[:, :4] + 1e-4 * full  # nearly singular
-    for matrices in (full, low_rank, 1e-2 * full):
-        expected = torch.stack([newton_schulz(matrix) for matrix in matrices])
-        torch.testing.assert_close(orthogonalise(matrices).double(), expected, rtol=0, atol=2e-4)
-    values = torch.linalg.svdvals(orthogonalise(full[:, :, : shape[1] // 2].mT))
+@pytest.mark.parametrize("shape", [(64, 64), (64, 96), (128, 512)])
+def test_orthogonalise_is_newton_schulz(shape: tuple[int, int]) -> None:
+    full = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    low_rank = full[:, :4] @ full[:4] + 1e-4 * full  # nearly singular
+    for matrix in (full, low_rank, 1e-2 * full):
+        torch.testing.assert_close(orthogonalise(matrix).double(), newton_schulz(matrix), rtol=0, atol=2e-4)
+    values = torch.linalg.svdvals(orthogonalise(full[:, : shape[0] // 2].T))
     assert 0.6 < float(values.min()) < float(values.max()) < 1.3
-    assert not orthogonalise(torch.zeros(1, 64, 64)).any()
+    assert not orthogonalise(torch.zeros(64, 64)).any()
 
 
 def test_steps_of_muon_by_its_definition() -> None:

@@ -72,6 +72,11 @@ def check(config: PolicyConfig) -> None:
             raise ValueError(f"{field} is {is_!r}, the baseline implements {known!r} only")
 
 
+def use_plain_torch() -> None:
+    """Let torch multiply matrices as it does by itself in the rest of this process: by MKL, not by oneDNN."""
+    torch.backends.mkldnn.enabled = False
+
+
 @torch.inference_mode()
 def decode(
     policy: Policy,

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.types import Rollouts
@@ -128,6 +128,7 @@ def time_ours(case: Case) -> Timed:
 
 def time_baseline(case: Case, steps: int, timed_steps: int, first_steps: int) -> Timed:
     """Time the baseline on the first `timed_steps` of `steps` steps, and scale to all of them."""
+    baseline.use_plain_torch()
     policy = make_policy(case.problem, case.weights)
     libraries = peak_memory()
     tasks, starts = make_tasks(case.problem, case.size)
@@ -175,6 +176,14 @@ def matmul_peak(threads: int) -> float:
         runs += [clock(lambda t=t: torch.mm(t, t))[0] for _ in range(10)]  # type: ignore[misc]
         best = max(best, 2.0 * n**3 / min(runs))
     return best
+
+
+def blas_kernels() -> str:
+    """Return a line on the BLAS of numpy and the compiled kernels: OPENBLAS_CORETYPE may hold it back, not torch."""
+    import scipy.linalg.cython_blas  # noqa: F401  to be found
+
+    found = {f"{x['internal_api']} for {x.get('architecture')}" for x in threadpool_info() if x["user_api"] == "blas"}
+    return f"BLAS of the compiled kernels: {', '.join(sorted(found))}."
 
 
 def matmul_flops(config: PolicyConfig, size: int, steps: int) -> float:
@@ -263,7 +272,7 @@ def show(rows: Sequence[Row], case: Case, peak: float) -> None:
         f"MB: peak of the whole process, of which {max(row.libraries_memory for row in rows) / 1e6:.0f} are libraries "
         "and weights. core-µs: per rollout and step, times threads.\n"
         f"of peak: matrix products of (b) per second, of {peak / 1e9:.0f} GFLOP/s that torch.mm or numpy reach "
-        "(float32, 1024 and 2048 squared).",
+        f"(float32, 1024 and 2048 squared). {blas_kernels()}",
         highlight=False,
     )
 

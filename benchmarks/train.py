@@ -34,12 +34,13 @@ from pathlib import Path
 import baseline
 import numpy as np
 import torch
-from decode import in_child, peak_memory, say
+from decode import blas_kernels, in_child, peak_memory, say
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from elgo.decode.blas import one_blas_thread
 from elgo.decode.decoder import DecodeConfig
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
@@ -206,12 +207,14 @@ def best(
     torch.set_num_threads(case.threads)
     optimiser = torch.optim.Adam(policy.parameters(), lr=1e-4, weight_decay=1e-6, fused=None if plain else True)
     libraries = peak_memory()
-    step(optimiser)
-    seconds = min(cpu_seconds(lambda: step(optimiser)) for _ in range(case.repeat)) / case.threads
+    with one_blas_thread():  # as elgo train does
+        step(optimiser)
+        seconds = min(cpu_seconds(lambda: step(optimiser)) for _ in range(case.repeat)) / case.threads
     return Timed(seconds, instances, peak_memory(), libraries)
 
 
 def time_baseline(case: Case) -> Timed:
+    baseline.use_plain_torch()
     policy, tasks = make_policy(case.problem), make_tasks(case)
     return best(case, policy, case.batch, lambda optimiser: baseline_step(policy, optimiser, tasks), plain=True)
 
@@ -224,6 +227,8 @@ def time_ours(case: Case) -> Timed:
 
 def time_imitation(case: Case, plain: bool) -> Timed:
     """Time the best of each part of a step."""
+    if plain:
+        baseline.use_plain_torch()
     keep_freed_memory()
     policy, count = make_policy(case.problem), max(1, case.nodes // case.size)
     labels = [trivial_label(sample) for sample in make_samples(case.problem, case.size, count)]
@@ -276,7 +281,7 @@ def show(rows: Sequence[Row], case: Case) -> None:
         f"Imitation: (c) with torch alone, (d) ours: {max(1, case.nodes // case.size)} instances x "
         f"{SEQUENCES} sequences per step, ms per instance.\n"
         f"{case.threads} thread(s) each, CPU time, the best step counts. MB: peak of the whole process, of which "
-        f"{max(row.ours.libraries for row in rows) / 1e6:.0f} are libraries and weights.",
+        f"{max(row.ours.libraries for row in rows) / 1e6:.0f} are libraries and weights.\n{blas_kernels()}",
         highlight=False,
     )
 

@@ -8,7 +8,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "serve": ("elgo serve", "elgo serve --host 0.0.0.0 --port 8080 --max-seconds 300"),
     "warm-up": ("elgo warm-up",),
-    "info": ("elgo info", "elgo info runs/elg-tsp/best.safetensors"),
+    "models": ("elgo models", "elgo models --verify"),
+    "info": ("elgo info runs/elg-tsp/best.safetensors",),
     "import-weights": ("elgo import-weights checkpoint-300.pt model.safetensors --config config.yml",),
     "export-weights": ("elgo export-weights model.safetensors checkpoint.pt",),
     "train": (

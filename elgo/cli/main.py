@@ -18,6 +18,7 @@ from elgo.cli.convert_weights import export_weights, import_weights
 from elgo.cli.cool import cool
 from elgo.cli.examples import epilog
 from elgo.cli.info import info
+from elgo.cli.models import models
 from elgo.cli.plot_training import plot_training
 from elgo.cli.serve import serve
 from elgo.cli.solve import solve
@@ -101,7 +102,7 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
         group.command(name, epilog=epilog(name))(_one_line_errors()(function))
 
 
-_add(app, solve, serve, warm_up, info, import_weights, export_weights, train, cool, plot_training)
+_add(app, solve, serve, warm_up, models, info, import_weights, export_weights, train, cool, plot_training)
 _add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
 _add(data_app, data.fetch)
 data_app.callback()(lambda: None)  # a group, although it has only one command

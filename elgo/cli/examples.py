@@ -25,6 +25,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("elgo bench report bench/tsplib",),
     "compare": ("elgo bench compare bench/old bench/new", "elgo bench compare bench/tsplib:elg bench/tsplib:elgo@5"),
     "ablations": ("elgo bench ablations --steps 100 --limit 5",),
+    "list": ("elgo data list",),
+    "reference": ("elgo data reference CVRP100 --count 1000",),
     "fetch": ("elgo data fetch tsplib --data benchmarks",),
 }
 

@@ -113,7 +113,7 @@ def main_table(config: BenchConfig, records: Sequence[Record], with_published: b
             cells += [_mean_cost(inside)] * (group in costed or group in MEAN_COSTS)
             cells += [mean_gap(inside, gaps)] * (group not in costed)
         cells += [mean_gap(own, gaps)] * with_total
-        cells.append(_seconds(fmean(record.seconds for record in own)) if own else "-")
+        cells.append(format_mean_seconds(own) if own else "-")
         cells += [str(sum(record.cost is None for record in own))] * any_failed
         rows.append((_progress_name(config, name, own), *cells))
     literature = published.published(config.set) if with_published else {}
@@ -144,7 +144,9 @@ def mean_gap(records: Sequence[Record], gaps: Mapping[Key, float]) -> str:
     return f"{fmean(found):.2f}" if found else "-"
 
 
-def _seconds(seconds: float) -> str:
+def format_mean_seconds(records: Sequence[Record]) -> str:
+    """Return the mean seconds of records as text."""
+    seconds = fmean(record.seconds for record in records)
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"
 
 

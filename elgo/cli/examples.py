@@ -24,6 +24,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "report": ("elgo bench report bench/tsplib",),
     "compare": ("elgo bench compare bench/old bench/new", "elgo bench compare bench/tsplib:elg bench/tsplib:elgo@5"),
+    "paper": ("elgo bench paper --table 2", "elgo bench paper --table 1,10 --limit 3 --folder bench/brief"),
     "ablations": ("elgo bench ablations --steps 100 --limit 5",),
     "list": ("elgo data list",),
     "reference": ("elgo data reference CVRP100 --count 1000",),

@@ -105,7 +105,7 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
 
 
 _add(app, solve, serve, warm_up, models, info, import_weights, export_weights, train, cool, plot_training)
-_add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
+_add(bench_app, bench.run, bench.report, bench.compare, bench.paper, bench.ablations)
 _add(data_app, data.fetch, data.list_sets, data.reference)
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")

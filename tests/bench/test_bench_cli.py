@@ -152,3 +152,16 @@ def test_reference_costs(tmp_path: Path) -> None:
     assert (tmp_path / "references" / "tsp_rotation_200.npz").is_file()
     assert "3/3  mean cost " in elgo(*command, 3).stdout
     assert "no such set of instances of one size" in fails("data", "reference", "tsplib", "--data", tmp_path)
+
+
+def test_tables_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = elgo("bench", "paper", "--table", "6,8", "--data", small.tsplib(tmp_path / "data"), "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "Table 6. Hyperparameters" in done.stdout
+    assert "xi = 1.5 (published)" in done.stdout
+    assert "wrote bench/paper/table-*.md" in done.stdout
+    assert (tmp_path / "bench" / "paper" / "table-8.md").is_file()
+    assert fails("bench", "paper", "--table", "13") == (
+        "elgo: --table has '13'; write numbers from 1 to 12, 1-3, or all"
+    )

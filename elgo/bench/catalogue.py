@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from elgo.bench.references import find_references
-from elgo.bench.sets import FILE_SETS, MEAN_COSTS, Selection, load_set, set_folder
+from elgo.bench.sets import FILE_SETS, MEAN_COSTS, PART, PART_200, Selection, load_set, set_folder
 from elgo.bench.tables import Table
+from elgo.problem.files.arrays import read_instances
 from elgo.problem.instance import Instance
 
 _VALIDATION = Path(__file__).parents[1] / "train" / "validation"
@@ -66,6 +67,23 @@ def load_group(name: str, data: Path, limit: int | None = None) -> list[Instance
         known = [*MEAN_COSTS, *(other for other in named_sets() if "_" in other)]
         raise ValueError(f"{name}: no such set of instances of one size; there are {', '.join(known)}")
     return [entry.instance for entry in found.entries]
+
+
+def measured_count(name: str) -> int:
+    """Return how many instances of a set the paper's tables here need reference costs of."""
+    return PART_200 if name.endswith("_200") else PART
+
+
+def without_references(data: Path) -> list[str]:
+    """Return the sets of instances of one size that come without reference costs."""
+    names = [*MEAN_COSTS, *(name for name in named_sets() if "_" in name)]
+    return [name for name in names if name in MEAN_COSTS or not _has_costs(name, data)]
+
+
+def _has_costs(name: str, data: Path) -> bool:
+    files = [folder / f"{name}.npz" for folder in (data / "synthetic", data)]
+    file = next((file for file in files if file.is_file()), None)
+    return file is not None and read_instances(file)[0].best_known is not None
 
 
 def catalogue_table(data: Path) -> Table:

@@ -13,12 +13,10 @@ from pathlib import Path
 
 from elgo.bench.command import OnProgress, bench
 from elgo.bench.methods import Options, parse_methods
-from elgo.bench.sets import Selection, load_set, synthetic_names
+from elgo.bench.sets import PART, PART_200, Selection, load_set, synthetic_names
 from elgo.model.checkpoint import SHIPPED
 from elgo.problem.task import ProblemName
 
-PART = 1000  # of TSP100 and CVRP100, for everything but ELG
-PART_200 = 100  # of synthetic sets with N = 200
 POMO = "pomo"
 DEFAULTS = Options()
 

@@ -207,13 +207,13 @@ class Results:
             return (format_mean_seconds(found) if found else "-"), found
         if column.kind == "gap":
             gaps = [x.gap for x in solved if x.gap is not None]
-            return (f"{fmean(gaps):.2f}" if len(gaps) == len(solved) else "-"), found
+            return (f"{fmean(gaps):z.2f}" if len(gaps) == len(solved) else "-"), found
         means = complete_means(self.config)
         references = [means.get(x.group, x.best_known) for x in solved]
         known = [reference for reference in references if reference]
         if len(known) < len(solved):
             return f"cost {fmean(x.cost for x in solved if x.cost is not None):.4f}", found
-        return f"{100 * (sum(x.cost for x in solved if x.cost is not None) / sum(known) - 1):.2f}", found
+        return f"{100 * (sum(x.cost for x in solved if x.cost is not None) / sum(known) - 1):z.2f}", found
 
 
 def _measured_table(number: int, layout: Layout, study: Study) -> Table:
@@ -242,6 +242,8 @@ def _measured_table(number: int, layout: Layout, study: Study) -> Table:
     lines = [line for row in rows if (line := _row(row, layout.columns, folders))]
     header = ("", "trained on", "starts x symmetries", *(column.title for column in layout.columns))
     notes = [*layout.notes, *_notes(folders.values(), missing, study)]
+    if any(cell.startswith("cost") for line in lines for cell in line):
+        notes.append("a mean cost where there are no reference costs for all instances: run elgo data reference")
     notes += [] if layout.variants else _paired_tests(runs, folders)
     title = f"Table {number}. {layout.title}: mean gap %"
     return Table(title, header, (*lines, *_published_rows(layout)), tuple(notes))

@@ -21,6 +21,9 @@ def facts(name: str) -> dict[str, str]:
 
 def published(name: str) -> dict[str, dict[str, str]]:
     """Return method -> group (also "seconds") -> figure for a set, or for "ablations"; empty if there are none."""
-    figures = {method: text.split() for method, text in _tables().get(name, {"groups": ""}).items()}
+    section = _tables().get(name, {})
+    if "groups" not in section:
+        return {}
+    figures = {method: text.split() for method, text in section.items()}
     groups = figures.pop("groups")
     return {method: dict(zip(groups, found, strict=True)) for method, found in figures.items()}

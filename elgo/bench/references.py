@@ -88,12 +88,12 @@ def make_references(
     instances: Sequence[Instance],
     data: Path,
     seconds: float | None = None,
-    on_progress: Callable[[int, float], None] | None = None,
+    on_progress: Callable[[int, int, float], None] | None = None,
 ) -> Path:
     """Solve instances that have no reference costs yet, saving every few; return the file.
 
     TSPs by fast_tsp, CVRPs by HGS; `seconds` is the CPU time for each. on_progress gets the number of costs that are
-    there and their mean.
+    there, the number of instances and the mean cost.
     """
     file = data / "references" / f"{name}.npz"
     first = instances[0]
@@ -115,7 +115,7 @@ def make_references(
         if len(costs) % SAVED == 0 or len(costs) == len(instances):
             _write(file, costs, instances, solver)
             if on_progress is not None:
-                on_progress(len(costs), float(np.mean(costs)))
+                on_progress(len(costs), len(instances), float(np.mean(costs)))
     return file
 
 

@@ -25,6 +25,7 @@ MEAN_COSTS = {
     "CVRP100": 15.65,
 }  # of a group in the literature, where instances have no best-known cost
 SYNTHETIC, SYNTHETIC_SIZES = ("cluster", "mixture", "explosion", "rotation"), (100, 200)
+PART, PART_200 = 1000, 100  # what the paper's tables here take of TSP100 and CVRP100, and of sets with N = 200
 BATCH_SIZE = 50  # instances of a generated set that a model decodes at once
 SCALING_SIZES = {100: 10, 200: 10, 500: 10, 1000: 10, 2000: 3, 5000: 3, 10_000: 3}  # N -> instances
 SCALING_SEED = 4321

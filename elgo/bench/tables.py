@@ -141,7 +141,7 @@ def _mean_cost(records: Sequence[Record]) -> str:
 def mean_gap(records: Sequence[Record], gaps: Mapping[Key, float]) -> str:
     """Return the mean gap of the records that have one, as text."""
     found = [gaps[record.key] for record in records if record.key in gaps]
-    return f"{fmean(found):.2f}" if found else "-"
+    return f"{fmean(found):z.2f}" if found else "-"
 
 
 def format_mean_seconds(records: Sequence[Record]) -> str:

@@ -37,8 +37,17 @@ def list_sets(data: DataOption = None) -> None:
 
 
 def reference(
-    name: Annotated[str, typer.Argument(metavar="SET", help="TSP100, CVRP100, or a synthetic set: cvrp_cluster_100.")],
-    count: Annotated[int, typer.Option(min=1, help="Only the first instances.")] = 1000,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SET",
+            help="TSP100, CVRP100, or synthetic sets such as cvrp_cluster_100.",
+            show_default="all that have no costs in their files",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Only the first instances.", show_default="1,000; 100 with N = 200")
+    ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(min=0.01, help="CPU time for each instance.", show_default="TSP 0.05, CVRP 1, for each 100 nodes"),
@@ -46,14 +55,15 @@ def reference(
     data: DataOption = None,
 ) -> None:
     """Make reference costs of a generated set, TSP by fast_tsp, CVRP by HGS; goes on where it was interrupted."""
-    from elgo.bench.catalogue import load_group
+    from elgo.bench.catalogue import load_group, measured_count, without_references
     from elgo.bench.references import make_references
     from elgo.bench.sets import data_folder
 
     folder = data_folder(data)
-    instances = load_group(name, folder, count)
 
-    def report(done: int, mean: float) -> None:
-        print(f"{done}/{len(instances)}  mean cost {mean:.5f}", flush=True)
+    def report(done: int, total: int, mean: float) -> None:
+        print(f"{name}: {done}/{total}  mean cost {mean:.5f}", flush=True)
 
-    print(f"wrote {make_references(name, instances, folder, seconds, report)}")
+    for name in names or without_references(folder):
+        instances = load_group(name, folder, count or measured_count(name))
+        print(f"wrote {make_references(name, instances, folder, seconds, report)}")

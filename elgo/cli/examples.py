@@ -27,7 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "paper": ("elgo bench paper --table 2", "elgo bench paper --table 1,10 --limit 3 --folder bench/brief"),
     "ablations": ("elgo bench ablations --steps 100 --limit 5",),
     "list": ("elgo data list",),
-    "reference": ("elgo data reference CVRP100 --count 1000",),
+    "reference": ("elgo data reference", "elgo data reference CVRP100 --count 10000"),
     "fetch": ("elgo data fetch tsplib --data benchmarks",),
 }
 

@@ -2,10 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import small
 
-from elgo.bench.catalogue import catalogue_table, content_sha256, load_group, named_sets
+from elgo.bench.catalogue import (
+    catalogue_table,
+    content_sha256,
+    load_group,
+    measured_count,
+    named_sets,
+    without_references,
+)
 from elgo.bench.sets import FILE_SETS, GENERATED, load_set
 
 
@@ -47,6 +55,14 @@ def test_a_hash_knows_instances_and_rounding() -> None:
     hashes = {content_sha256(x) for x in ([first], [second], [first, second], [second, first])}
     assert len(hashes) == 4
     assert content_sha256([first]) == content_sha256([small.instance("tsp", 9, name="another name")])
+
+
+def test_sets_without_references(tmp_path: Path) -> None:
+    assert without_references(tmp_path)[:3] == ["TSP100", "CVRP100", "tsp_cluster_100"]
+    coords = np.random.default_rng(0).random((1, 5, 2))
+    np.savez(tmp_path / "tsp_cluster_100.npz", coords=coords, reference_cost=np.ones(1))
+    assert without_references(tmp_path)[2] == "tsp_mixture_100"
+    assert (measured_count("CVRP100"), measured_count("cvrp_cluster_200")) == (1000, 100)
 
 
 def test_groups() -> None:

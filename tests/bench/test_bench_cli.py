@@ -148,7 +148,7 @@ def test_reference_costs(tmp_path: Path) -> None:
     command = ("data", "reference", "tsp_rotation_200", "--data", tmp_path, "--seconds", "0.01", "--count")
     done = elgo(*command, 2)
     assert done.exit_code == 0, done.output
-    assert "2/2  mean cost " in done.stdout
+    assert "tsp_rotation_200: 2/2  mean cost " in done.stdout
     assert (tmp_path / "references" / "tsp_rotation_200.npz").is_file()
     assert "3/3  mean cost " in elgo(*command, 3).stdout
     assert "no such set of instances of one size" in fails("data", "reference", "tsplib", "--data", tmp_path)

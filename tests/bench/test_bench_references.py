@@ -31,7 +31,7 @@ def test_costs_are_made_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     solve = references._solve
     monkeypatch.setattr(references, "_solve", lambda it, seconds, seed: solved.append(seed) or solve(it, seconds, seed))
     said: list[int] = []
-    make_references("mine", instances, tmp_path, 0.01, lambda done, mean: said.append(done))
+    make_references("mine", instances, tmp_path, 0.01, lambda done, total, mean: said.append(done))
     assert solved == [2, 3, 4]
     assert said == [4, 5]
     assert len(read_references(file).cost) == 5

@@ -17,7 +17,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "elgo train paper-cvrp --folder runs/mine --set train.lr=0.0003",
     ),
     "cool": ("elgo cool runs/elg-tsp --minutes 20",),
-    "plot-training": ("elgo plot-training runs/elg-tsp runs/mine --out curves.svg",),
+    "plot-training": (
+        "elgo plot-training runs/elg-tsp runs/mine --out curves.svg",
+        "elgo plot-training runs/elg-tsp+runs/elg-tsp-reinforce runs/pomo-tsp+runs/pomo-tsp-reinforce",
+    ),
     "run": (
         "elgo bench tsplib --methods elg:single,elgo@5",
         "elgo bench cvrplib-x --instances ten --methods elgo@5 --baselines installed --time-limits 5",

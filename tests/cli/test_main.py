@@ -66,7 +66,7 @@ def test_version() -> None:
     assert elgo_command("--version").stdout == f"elgo {elgo.__version__}\n"
 
 
-COMMANDS = ["solve", "warm-up", "info", "import-weights", "export-weights", "train", "cool", "plot-training"]
+COMMANDS = ["solve", "warm-up", "models", "info", "import-weights", "export-weights", "train", "cool", "plot-training"]
 COMMANDS += ["bench run", "bench report", "bench compare", "bench ablations", "data fetch"]
 
 

@@ -21,7 +21,7 @@ from elgo.bench.published import NOTES, facts, published
 from elgo.bench.run import BenchConfig, Record, read_config, read_records
 from elgo.bench.tables import PUBLISHED, Table, complete_means, format_mean_seconds
 from elgo.model.cards import read_cards
-from elgo.model.checkpoint import SHIPPED
+from elgo.model.checkpoint import SHIPPED, read_weights
 from elgo.problem.files import atomic_write
 
 Kind = Literal["gap", "gap of means", "seconds"]
@@ -219,7 +219,7 @@ class Results:
 def _measured_table(number: int, layout: Layout, study: Study) -> Table:
     runs = list(dict.fromkeys(column.run for column in layout.columns))
     folders: dict[str, Results] = {}  # run + suffix
-    missing: list[str] = []
+    missing, training = list[str](), list[str]()
 
     def add(run: str, suffix: str, path: Path | None, what: str) -> None:
         if path is None:
@@ -232,6 +232,8 @@ def _measured_table(number: int, layout: Layout, study: Study) -> Table:
             for variant in layout.variants:
                 what = f"{VARIANTS[variant]} ({RUNS[run].problem.upper()})"
                 add(run, f"-{variant}", study.measure_ablation(run, variant), what)
+                file = study.ablation_weights(variant, RUNS[run].problem)
+                training += [f"{what}: {read_weights(file).training}"] if file else []
         else:
             add(run, "", study.measure(run), "")
             if not RUNS[run].only_elg:
@@ -241,7 +243,7 @@ def _measured_table(number: int, layout: Layout, study: Study) -> Table:
         rows = tuple(Row(VARIANTS[variant], f"{variant}.*", f"-{variant}") for variant in layout.variants)
     lines = [line for row in rows if (line := _row(row, layout.columns, folders))]
     header = ("", "trained on", "starts x symmetries", *(column.title for column in layout.columns))
-    notes = [*layout.notes, *_notes(folders.values(), missing, study)]
+    notes = [*layout.notes, *dict.fromkeys(training), *_notes(folders.values(), missing, study)]
     if any(cell.startswith("cost") for line in lines for cell in line):
         notes.append("a mean cost where there are no reference costs for all instances: run elgo data reference")
     notes += [] if layout.variants else _paired_tests(runs, folders)

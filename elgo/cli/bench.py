@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -170,9 +171,16 @@ def paper(
     options = Options(seed, threads, memory, device)
     study = Study(folder, data, options, limit, ablations, lambda name: bench_progress(quiet, f"{name}: "))
     folder.mkdir(parents=True, exist_ok=True)
+    left_out = False
     for number in numbers:
-        print(f"{paper_table(number, study).text()}\n", flush=True)
+        try:
+            print(f"{paper_table(number, study).text()}\n", flush=True)
+        except ValueError as error:  # such as files that are missing: the other tables do without
+            print(f"elgo: table {number}: {error}", file=sys.stderr)
+            left_out = True
     print(f"wrote {folder}/table-*.md")
+    if left_out:
+        raise typer.Exit(2)
 
 
 def ablations(

@@ -162,6 +162,10 @@ def test_tables_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "xi = 1.5 (published)" in done.stdout
     assert "wrote bench/paper/table-*.md" in done.stdout
     assert (tmp_path / "bench" / "paper" / "table-8.md").is_file()
+    partly = elgo("bench", "paper", "--table", "3,6", "--data", tmp_path, "--quiet")
+    assert partly.exit_code == 2
+    assert partly.stderr.startswith(f"elgo: table 3: {tmp_path}: --data has no file of the set cvrplib-xxl")
+    assert "Table 6. Hyperparameters" in partly.stdout
     assert fails("bench", "paper", "--table", "13") == (
         "elgo: --table has '13'; write numbers from 1 to 12, 1-3, or all"
     )

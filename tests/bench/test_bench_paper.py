@@ -159,6 +159,7 @@ def test_ablations_are_measured_if_their_weights_are_there(study: Study, weights
     assert cells(table, "xi = 2")["starts x symmetries"] in ("N x 8", "N, at most 100, x 8")
     assert cells(table, "xi = 1.5 (published)")["TSPLIB"] == "3.41"
     assert "left out, because there are no weights: xi = 1.5 (TSP)" in table.notes
+    assert "xi = 2 (TSP): random" in table.notes  # how its weights were trained
     nothing = paper_table(12, replace(brief, ablations=study.folder))
     assert [row[0] for row in nothing.rows] == [
         "local policy only (published)",

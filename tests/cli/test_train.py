@@ -142,7 +142,7 @@ def test_runs_of_one_model_follow_each_other(tmp_path: Path) -> None:
     second = write_log(tmp_path / "b", [row(1, 2.0, 1800.0, cpu_seconds=1800.0)])
     stages = read_stages(Path(f"{first}+{second}"))
     assert [[x["core_hours"] for x in rows] for rows in stages] == [[1.0, 1.0], [1.5]]
-    with pytest.raises(ValueError, match="none: log.jsonl has no rows"):
+    with pytest.raises(ValueError, match=r"none: log\.jsonl has no rows"):
         read_stages(Path(f"{first}+{tmp_path / 'none'}"))
 
 

@@ -34,6 +34,8 @@ SMALLER = {  # beginning of a command -> options that make it short; of options 
     "elgo bench tsplib": "--instances eil51 --methods elg:single",
     "elgo bench cvrplib-x": "--instances X-n101-k25 --methods elgo@0.5 --baselines pyvrp --time-limits 0.5",
     "elgo bench uniform": "--limit 1",
+    "elgo bench paper": "--table 6",  # the one that measures nothing
+    "elgo data reference": "--count 1 --data made",
     "elgo bench ablations": "--steps 1 --variants ablation-k-20 --instances eil51 --protocol 1x1 "
     "--set data.batch=2 --set data.sizes=10",
     "elgo train": "--steps 1 --set data.batch=2 --set data.sizes=10 --set validation.sets=[]",

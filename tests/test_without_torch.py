@@ -68,6 +68,11 @@ def test_a_benchmark(before: str, files: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "out" / "results.csv").read_text().splitlines()) == 1 + 9  # savings solve only the CVRP
 
 
+def test_models_are_verified() -> None:
+    done = command("models", "--verify")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_library(files: Path) -> None:
     """Everything public but load_model and log_prob."""
     code = """

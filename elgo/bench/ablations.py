@@ -6,7 +6,7 @@ from pathlib import Path
 from elgo.bench.command import OnProgress, bench
 from elgo.bench.methods import Options, parse_method
 from elgo.bench.published import published
-from elgo.bench.run import read_records
+from elgo.bench.run import read_config, read_records
 from elgo.bench.sets import BenchSet
 from elgo.bench.tables import Table, mean_gap, reference_gaps
 from elgo.problem.files import atomic_write
@@ -60,7 +60,7 @@ def measure_variants(
     methods = {name: parse_method(f"{name}={file}:{protocol}") for name, file in weights.items()}
     bench(bench_set, list(methods.values()), options, path / "results", on_progress, with_published=False)
     records = list(read_records(path / "results"))
-    gaps = reference_gaps(records)
+    gaps = reference_gaps(records, read_config(path / "results"))
     rows = []
     for name, method in methods.items():
         own = [record for record in records if record.method == method.name]

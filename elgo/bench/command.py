@@ -5,6 +5,7 @@ A run that was killed continues with what is missing.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ def bench(
     check(methods, bench_set.problems, options.device)
     batches = make_batches(bench_set, methods)
     with closing(BenchFolder(path, describe(bench_set, methods, options))) as folder:
+        folder.update_references({entry.instance.name: entry.instance.best_known for entry in bench_set.entries})
         forecast = Forecast(batches, folder.records.values())
         left = [batch for batch in batches if any(key not in folder.records for key in batch.keys)]
         if left:
@@ -43,9 +45,9 @@ def bench(
             on_progress(forecast, None)
         try:
             for batch in left:
-                answers = run_method(batch.method, [entry.instance for entry in batch.entries], options)
+                answers = run_method(_with_limit(batch, folder), [entry.instance for entry in batch.entries], options)
                 pairs = zip(batch.entries, answers, strict=True)
-                records = folder.add([_record(batch.method, entry, answer) for entry, answer in pairs])
+                records = folder.add([_record(batch.method, entry, answer, options) for entry, answer in pairs])
                 forecast.add(records)
                 if on_progress is not None:
                     on_progress(forecast, records[-1])
@@ -85,13 +87,36 @@ def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
     return batches
 
 
-def _record(method: Method, entry: Entry, answer: Answer) -> Record:
+def _with_limit(batch: Batch, folder: BenchFolder) -> Method:
+    """Return the method with its time limit, which may be the time that another method took on the instance."""
+    method = batch.method
+    if method.seconds_of is None:
+        return method
+    return replace(method, seconds=folder.records[method.seconds_of, batch.entries[0].instance.name].seconds)
+
+
+def _record(method: Method, entry: Entry, answer: Answer, options: Options) -> Record:
     it, solution = entry.instance, answer.solution
     cost = None if solution is None else solution.cost
     costs = (cost, it.best_known, None if cost is None else gap(cost, it.best_known))
     routes = [] if solution is None else [list(route) for route in solution.routes]
     named = (method.name, it.name, entry.group, it.problem, it.customers)
-    return Record(*named, *costs, len(routes), round(answer.seconds, 6), answer.error, routes)
+    seconds, latency = round(answer.seconds, 6), round(answer.latency, 6)
+    throughput = round(1 / answer.seconds, 3) if answer.seconds else 0.0
+    return Record(
+        *named,
+        *costs,
+        routes=len(routes),
+        seconds=seconds,
+        error=answer.error,
+        solution=routes,
+        metric=it.metric.value,
+        starts=answer.starts,
+        symmetries=answer.symmetries,
+        threads=options.threads,
+        latency=latency,
+        throughput=throughput,
+    )
 
 
 class Forecast:

@@ -53,6 +53,9 @@ def _row(where: str, method_a: str, method_b: str, a: Mapping[str, Record], b: M
     both = [(x.cost, y.cost, x.seconds, y.seconds) for x, y in common if y.cost is not None]
     if not both:
         raise ValueError(f"{where}: methods {method_a!r} and {method_b!r} have no solved instance in common")
+    for x, y in common:
+        if x.metric and y.metric and x.metric != y.metric:  # empty in folders of earlier versions
+            raise ValueError(f"{where}: costs of {x.instance} are {x.metric} and {y.metric}, rounded differently")
     cost_a, cost_b, seconds_a, seconds_b = np.array(both, dtype=float).T
     changes = 100 * (cost_b / cost_a - 1)  # percent of A's cost
     difference, p, lost = changes.mean(), signed_rank(changes), len(common) - len(both)

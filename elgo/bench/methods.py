@@ -8,6 +8,7 @@ FILE.safetensors  a weights file, with the same protocols; LABEL=FILE.safetensor
 elgo@5            the classical search with 5 seconds: `elgo solve --time-limit 5`
 elg+search@5      the search from a model's solution: `elgo solve --start elg --time-limit 5`
 pyvrp@5, savings  a baseline, with seconds if it searches until a time limit
+elgo@elg          the search (or a baseline) with the time that the method elg took on the same instance
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 
 from elgo.bench.baselines import BASELINES, Budget
 from elgo.decode.decoder import DecodeConfig, decode
-from elgo.decode.multistart import augmentations, best_solution
+from elgo.decode.multistart import augmentations, best_solution, start_count
 from elgo.model.checkpoint import Model, Weights, as_policy, model_file, model_names, read_weights
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
@@ -51,11 +52,17 @@ class Method:
     starts: int | None = None  # None: every node, 100 nodes of a large instance
     symmetries: int = 8
     seconds: float | None = None  # time limit
+    seconds_of: str | None = None  # instead: the method whose time on an instance is the limit
 
     @property
     def decodes(self) -> bool:
         """Whether the method is a model alone, which solves several instances at once."""
-        return self.model is not None and self.seconds is None
+        return self.model is not None and not self.limited
+
+    @property
+    def limited(self) -> bool:
+        """Whether the method searches until a time limit."""
+        return self.seconds is not None or self.seconds_of is not None
 
     def supports(self, problem: ProblemName) -> bool:
         """Return whether the method can solve this problem."""
@@ -76,11 +83,17 @@ class Options(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a method returned for an instance: a feasible solution, or None and the error."""
+    """What a method returned for an instance: a feasible solution, or None and the error.
+
+    seconds: its share of the call; latency: of the whole call, which may have solved several instances.
+    """
 
     solution: Solution | None
     error: str
     seconds: float
+    latency: float
+    starts: int = 0  # of a model's rollouts
+    symmetries: int = 0
 
 
 def family(name: str) -> str:
@@ -125,9 +138,12 @@ def parse_methods(
     if not found:
         raise ValueError(f"--methods is {methods!r} and --baselines is {baselines!r}: there is nothing to run")
     names = [method.name for method in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"--methods has {name!r} twice; LABEL=FILE.safetensors gives a method another name")
+    for position, method in enumerate(found):
+        if names.count(method.name) > 1:
+            raise ValueError(f"--methods has {method.name!r} twice; LABEL=FILE.safetensors gives a method another name")
+        if method.seconds_of is not None and method.seconds_of not in names[:position]:
+            what = f"{method.seconds_of!r} is neither a number of seconds above 0 nor a method before it"
+            raise ValueError(f"--methods has {method.name!r}, but {what}")
     return found
 
 
@@ -149,15 +165,18 @@ def _parse_seconds(option: str, text: str) -> float:
 def parse_method(text: str) -> Method:
     """Return the method that a text describes, see the top of this module."""
     timed = _TIMED.fullmatch(text)
-    solver, seconds = (timed[1], _parse_seconds("--methods", timed[2])) if timed else (text, None)
-    at_seconds = "" if seconds is None else f"@{seconds:g}"
+    solver, limit = (timed[1], timed[2]) if timed else (text, "")
+    seconds_of = limit if re.match("[A-Za-z]", limit) else None
+    seconds = _parse_seconds("--methods", limit) if timed and seconds_of is None else None
+    at_seconds = f"@{seconds_of}" if seconds_of else "" if seconds is None else f"@{seconds:g}"
     if solver == SEARCH or solver in BASELINES:
         limited = solver == SEARCH or BASELINES[solver].limited
         if limited and not timed:
             raise ValueError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
         if timed and not limited:
             raise ValueError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
-        return Method(solver + at_seconds, baseline=None if solver == SEARCH else solver, seconds=seconds)
+        baseline = None if solver == SEARCH else solver
+        return Method(solver + at_seconds, baseline, seconds=seconds, seconds_of=seconds_of)
     rollouts = solver.removesuffix("+search")
     before, colon, protocol = rollouts.rpartition(":")
     if not colon or _is_file(protocol):
@@ -168,7 +187,7 @@ def parse_method(text: str) -> Method:
         raise ValueError(f"--methods has {text!r}; there are {', '.join(known)}")
     name = label or _label(Path(model))
     if solver != rollouts and timed and protocol == "x8":
-        return Method(f"{name}+search{at_seconds}", model=model, seconds=seconds)
+        return Method(f"{name}+search{at_seconds}", model=model, seconds=seconds, seconds_of=seconds_of)
     if solver != rollouts or timed:
         raise ValueError(f"--methods has {text!r}; to search from a model's solution, write {before}+search@5")
     counts = _COUNTS.fullmatch(protocol)
@@ -220,10 +239,11 @@ def warm_up_methods(methods: Sequence[Method], problems: Iterable[ProblemName], 
     for method in methods:
         for problem in (problem for problem in problems if method.supports(problem)):
             if method.baseline or method.model is not None:
-                seconds = 0.05 if method.baseline and method.seconds else None
+                seconds = 0.05 if method.baseline and method.limited else None
                 small = as_instance(generate(np.random.default_rng(0), problem, 12, "uniform"))
-                run_method(replace(method, seconds=seconds, starts=1, symmetries=1), [small], options)
-            if not method.baseline and method.seconds:
+                brief = replace(method, seconds=seconds, seconds_of=None, starts=1, symmetries=1)
+                run_method(brief, [small], options)
+            if not method.baseline and method.limited:
                 jit_warm_up(problem)
 
 
@@ -236,8 +256,10 @@ def run_method(method: Method, instances: Sequence[Instance], options: Options) 
         return [_solve(method, instance, options) for instance in instances]
     begin = time.perf_counter()
     solutions = _decode(method, instances, options)
-    share = (time.perf_counter() - begin) / len(instances)
-    return [_checked(solution, share) for solution in solutions]
+    latency = time.perf_counter() - begin
+    counts = [(start_count(instance.customers, method.starts), method.symmetries) for instance in instances]
+    share = latency / len(instances)
+    return [_checked(x, share, latency, *own) for x, own in zip(solutions, counts, strict=True)]
 
 
 def _decode(method: Method, instances: Sequence[Instance], options: Options) -> list[Solution]:
@@ -258,20 +280,22 @@ def _solve(method: Method, instance: Instance, options: Options) -> Answer:
     begin = time.perf_counter()
     if method.baseline is None:
         shared = options if method.model is not None else options._replace(device="auto")  # which no search takes
-        solution = solve(instance, time_limit=method.seconds, start=method.model, **shared._asdict()).solution
-        return _checked(solution, time.perf_counter() - begin)
+        result = solve(instance, time_limit=method.seconds, start=method.model, **shared._asdict())
+        seconds = time.perf_counter() - begin
+        return _checked(result.solution, seconds, seconds, result.starts, result.symmetries)
     try:
         routes = BASELINES[method.baseline].solve(instance, Budget(method.seconds, options.threads, options.seed))
         seconds = time.perf_counter() - begin
         if routes is None:
-            return Answer(None, "found no feasible solution", seconds)
-        return _checked(Solution(instance, tuple(tuple(route) for route in routes)), seconds)
+            return Answer(None, "found no feasible solution", seconds, seconds)
+        return _checked(Solution(instance, tuple(tuple(route) for route in routes)), seconds, seconds)
     except Exception as error:
         reason = " ".join(str(error).split()) or "no reason given"
-        return Answer(None, f"{type(error).__name__}: {reason[:200]}", time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        return Answer(None, f"{type(error).__name__}: {reason[:200]}", seconds, seconds)
 
 
-def _checked(solution: Solution, seconds: float) -> Answer:
-    if solution.violations:
-        return Answer(None, f"infeasible: {solution.violations[0]}", seconds)
-    return Answer(solution, "", seconds)
+def _checked(solution: Solution, seconds: float, latency: float, starts: int = 0, symmetries: int = 0) -> Answer:
+    violations = solution.violations
+    error = f"infeasible: {violations[0]}" if violations else ""
+    return Answer(None if violations else solution, error, seconds, latency, starts, symmetries)

@@ -36,7 +36,9 @@ def write_report(path: Path, with_published: bool = True) -> Table:
     if not records:
         raise ValueError(f"{path / 'results.jsonl'}: has no results yet")
     records.sort(key=lambda record: config.methods.index(record.method))  # instances stay in the order of the set
-    write_csv(path / "results.csv", records)
+    machine = config.machine
+    hardware = f"{machine['processor']}, {machine['cores']} cores" if "cores" in machine else machine["processor"]
+    write_csv(path / "results.csv", records, hardware)
     table = main_table(config, records, with_published)
     each = instance_table(config, records)
     atomic_write(path / "tables.txt", f"{table.text()}\n")
@@ -55,7 +57,7 @@ class Results:
     """What pictures show: of each method the records that have a gap, these gaps in percent, families and colours."""
 
     def __init__(self, config: BenchConfig, records: Sequence[Record]) -> None:
-        self.title, self.gaps = config.title, relative_gaps(records)
+        self.title, self.gaps = config.title, relative_gaps(records, config)
         self.records = [record for record in records if record.key in self.gaps]
         found = {name: [record for record in self.records if record.method == name] for name in config.methods}
         self.methods = {name: own for name, own in found.items() if own}

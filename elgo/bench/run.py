@@ -12,9 +12,9 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
 from elgo.model.device import find_device, is_gpu
 from elgo.problem.files import atomic_write, lock_file
+from elgo.problem.solution import gap
 
 Key = tuple[str, str]  # method, instance
 
@@ -46,6 +47,12 @@ class Record:
     seconds: float
     error: str = ""
     solution: list[list[int]] = field(default_factory=list)  # routes as in Solution: nodes from 0, without the depot
+    metric: str = ""  # of the cost: its EDGE_WEIGHT_TYPE, which says how it is rounded
+    starts: int = 0  # of a model's rollouts
+    symmetries: int = 0
+    threads: int = 0
+    latency: float = 0.0  # seconds of the call that solved it, perhaps with others
+    throughput: float = 0.0  # instances per second in that call
 
     @property
     def key(self) -> Key:
@@ -104,7 +111,7 @@ def _data_fingerprint(entries: Sequence[Entry]) -> str:
     digest = hashlib.sha256()
     for entry in entries:
         it = entry.instance
-        digest.update(f"{it.name} {it.metric.value} {it.capacity} {it.best_known}".encode())
+        digest.update(f"{it.name} {it.metric.value} {it.capacity}".encode())
         for array in (it.coords, it.demand, it.matrix):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).tobytes())
@@ -159,9 +166,25 @@ class BenchFolder:
         self.records |= {record.key: record for record in new}
         return new
 
+    def update_references(self, best_known: Mapping[str, float | None]) -> None:
+        """Store other best-known costs of instances, and the gaps to them, if they have changed since the last run."""
+        changed = {key: _with_reference(record, best_known) for key, record in self.records.items()}
+        if changed == self.records:
+            return
+        self.records, file = changed, Path(self.file.name)
+        atomic_write(file, "".join(json.dumps(asdict(record)) + "\n" for record in changed.values()))
+        self.file.close()
+        self.file = open(file, "a")  # noqa: SIM115
+        lock_file(self.file)
+
     def close(self) -> None:
         """Let other processes open the folder."""
         self.file.close()
+
+
+def _with_reference(record: Record, best_known: Mapping[str, float | None]) -> Record:
+    best = best_known[record.instance]
+    return replace(record, best_known=best, gap=None if record.cost is None else gap(record.cost, best))
 
 
 def _check_same(stored: Path, old: BenchConfig, new: BenchConfig) -> None:
@@ -201,11 +224,11 @@ def read_records(path: Path) -> Iterator[Record]:
             yield record
 
 
-def write_csv(path: Path, records: Sequence[Record]) -> None:
-    """Write the records without their solutions as a table, atomically."""
+def write_csv(path: Path, records: Sequence[Record], hardware: str = "") -> None:
+    """Write the records without their solutions as a table, atomically; hardware is a column of its own."""
     text = io.StringIO()
     columns = [column.name for column in fields(Record) if column.name != "solution"]
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, [*columns, "hardware"], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(record) for record in records)
+    writer.writerows({**asdict(record), "hardware": hardware} for record in records)
     atomic_write(path, text.getvalue())

@@ -54,24 +54,30 @@ class Table:
         return f"{head}\n<table><thead>{line(self.header, 'th')}</thead>\n<tbody>{body}</tbody></table><ul>{notes}</ul>"
 
 
-def reference_gaps(records: Sequence[Record]) -> dict[Key, float]:
+def complete_means(config: BenchConfig) -> dict[str, float]:
+    """Return the literature's mean costs of the groups that the benchmark has whole: they say nothing about a part."""
+    counts = config.instances
+    return {group: MEAN_COSTS[group] for group in MEAN_COSTS.keys() & counts if counts[group] == config.full.get(group)}
+
+
+def reference_gaps(records: Sequence[Record], config: BenchConfig) -> dict[Key, float]:
     """Return the gaps in percent of the solved records that have a reference.
 
-    It is the best-known cost, else the mean cost of the group in the literature (the mean of these gaps is the gap of
-    the means).
+    It is the literature's mean cost of the whole group, if there is one (the mean of these gaps is the gap of the
+    means), else the best-known cost of the instance.
     """
-    gaps = {}
+    gaps, means = {}, complete_means(config)
     for record in records:
-        if record.gap is not None:
+        if record.cost is not None and record.group in means:
+            gaps[record.key] = 100 * (record.cost / means[record.group] - 1)
+        elif record.gap is not None:
             gaps[record.key] = record.gap
-        elif record.cost is not None and record.group in MEAN_COSTS:
-            gaps[record.key] = 100 * (record.cost / MEAN_COSTS[record.group] - 1)
     return gaps
 
 
-def relative_gaps(records: Sequence[Record]) -> dict[Key, float]:
+def relative_gaps(records: Sequence[Record], config: BenchConfig) -> dict[Key, float]:
     """Return `reference_gaps`; where there is no reference, gaps to the best cost of this run, if there are several."""
-    gaps = reference_gaps(records)
+    gaps = reference_gaps(records, config)
     costs: dict[str, list[float]] = {}
     for record in records:
         if record.cost is not None:
@@ -89,8 +95,9 @@ def main_table(config: BenchConfig, records: Sequence[Record], with_published: b
     A group without a reference shows the mean cost instead of the mean gap.
     """
     by_method = {name: [record for record in records if record.method == name] for name in config.methods}
-    gaps = reference_gaps(records)
-    costed = {x.group for x in records} - {x.group for x in records if x.best_known or x.group in MEAN_COSTS}
+    gaps = reference_gaps(records, config)
+    known = complete_means(config).keys()
+    costed = {x.group for x in records} - {x.group for x in records if x.best_known or x.group in known}
     with_total = config.set not in GENERATED and len(config.instances) > 1 and len(costed) < len(config.instances)
     any_failed = any(record.cost is None for record in records)
     header = [""]
@@ -106,7 +113,7 @@ def main_table(config: BenchConfig, records: Sequence[Record], with_published: b
             cells += [_mean_cost(inside)] * (group in costed or group in MEAN_COSTS)
             cells += [mean_gap(inside, gaps)] * (group not in costed)
         cells += [mean_gap(own, gaps)] * with_total
-        cells.append(_seconds(fmean(record.seconds for record in own)) if own else "-")
+        cells.append(format_mean_seconds(own) if own else "-")
         cells += [str(sum(record.cost is None for record in own))] * any_failed
         rows.append((_progress_name(config, name, own), *cells))
     literature = published.published(config.set) if with_published else {}
@@ -114,7 +121,8 @@ def main_table(config: BenchConfig, records: Sequence[Record], with_published: b
     for name, figures in literature.items():
         cells = []
         for group in config.instances:
-            cells += [*["-"] * (group in MEAN_COSTS), figures.get(group, "-")]
+            cells += ["-"] * (group in costed or group in MEAN_COSTS)
+            cells += [figures.get(group, "-")] * (group not in costed)
         cells += [figures.get("all", "-")] * with_total
         cells += [figures.get("seconds", "-"), *["-"] * any_failed]
         rows.append((f"{name} {PUBLISHED}", *cells))
@@ -133,10 +141,12 @@ def _mean_cost(records: Sequence[Record]) -> str:
 def mean_gap(records: Sequence[Record], gaps: Mapping[Key, float]) -> str:
     """Return the mean gap of the records that have one, as text."""
     found = [gaps[record.key] for record in records if record.key in gaps]
-    return f"{fmean(found):.2f}" if found else "-"
+    return f"{fmean(found):z.2f}" if found else "-"
 
 
-def _seconds(seconds: float) -> str:
+def format_mean_seconds(records: Sequence[Record]) -> str:
+    """Return the mean seconds of records as text."""
+    seconds = fmean(record.seconds for record in records)
     return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"
 
 
@@ -180,7 +190,7 @@ def _notes(config: BenchConfig, by_method: Mapping[str, Sequence[Record]], with_
 
 def instance_table(config: BenchConfig, records: Sequence[Record]) -> Table:
     """Return a table with a row per instance: N, best-known cost, and the gap (or else the cost) of each method."""
-    gaps = reference_gaps(records)
+    gaps = reference_gaps(records, config)
     by_key = {record.key: record for record in records}
     instances = {record.instance: record for record in records}
     rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from elgo.bench.run import Record
 
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads of every method that can use them.")]
+MemoryOption = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a model while decoding.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every method.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only tables and errors.")]
 InstancesOption = Annotated[
@@ -34,7 +36,7 @@ LimitOption = Annotated[
 
 
 @contextmanager
-def bench_progress(quiet: bool) -> Iterator[OnProgress]:
+def bench_progress(quiet: bool, name: str = "") -> Iterator[OnProgress]:
     """Yield the function that shows the progress of a benchmark: a bar, or else a plain line every few seconds."""
     from elgo.cli.progress import LINE_SECONDS, cost_facts, progress_bar
 
@@ -48,8 +50,8 @@ def bench_progress(quiet: bool) -> Iterator[OnProgress]:
                 last_line = time.monotonic()
                 facts = [record.error] if record.cost is None else cost_facts(record.cost, record.best_known)
                 facts.append(f"{record.seconds:.2f} s")
-                line = f"{forecast.line()}  {record.method} {record.instance}: {', '.join(facts)}"
-            show_bar(forecast.fraction(), forecast.line(), line)
+                line = f"{name}{forecast.line()}  {record.method} {record.instance}: {', '.join(facts)}"
+            show_bar(forecast.fraction(), f"{name}{forecast.line()}", line)
 
         yield show
 
@@ -92,7 +94,7 @@ def run(
     limit: LimitOption = None,
     seed: SeedOption = 0,
     threads: ThreadsOption = 1,
-    memory: Annotated[float, typer.Option(min=0.1, metavar="GB", help="Memory of a model while decoding.")] = 4.0,
+    memory: MemoryOption = 4.0,
     device: DeviceOption = "auto",
     folder: Annotated[
         Path | None,
@@ -138,6 +140,47 @@ def compare(
     print(table.text())
     if any(row[-1].startswith("WORSE") for row in table.rows):
         raise typer.Exit(1)
+
+
+def paper(
+    table: Annotated[str, typer.Option(metavar="NUMBERS", help="Numbers as in the paper: 2, 1,3 or 7-9.")] = "all",
+    data: DataOption = None,
+    limit: LimitOption = None,
+    ablations: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Weights of ablations: runs, or NAME.safetensors.")
+    ] = Path("bench/ablations/training"),
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 1,
+    memory: MemoryOption = 4.0,
+    device: DeviceOption = "auto",
+    folder: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Where results and tables go; continued if it holds some.")
+    ] = Path("bench/paper"),
+    quiet: QuietOption = False,
+) -> None:
+    """Make the paper's tables: the models of the package measured, published rows beside them.
+
+    Measured with every start up to 1,000 (XXL: 100) and 8 symmetries: hours, if all are asked for. What was interrupted
+    goes on, and tables share what is measured.
+    """
+    from elgo.bench.methods import Options
+    from elgo.bench.paper import Study
+    from elgo.bench.paper_tables import paper_table, parse_tables
+
+    numbers = parse_tables(table)
+    options = Options(seed, threads, memory, device)
+    study = Study(folder, data, options, limit, ablations, lambda name: bench_progress(quiet, f"{name}: "))
+    folder.mkdir(parents=True, exist_ok=True)
+    left_out = False
+    for number in numbers:
+        try:
+            print(f"{paper_table(number, study).text()}\n", flush=True)
+        except ValueError as error:  # such as files that are missing: the other tables do without
+            print(f"elgo: table {number}: {error}", file=sys.stderr)
+            left_out = True
+    print(f"wrote {folder}/table-*.md")
+    if left_out:
+        raise typer.Exit(2)
 
 
 def ablations(

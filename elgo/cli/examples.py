@@ -8,7 +8,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "serve": ("elgo serve", "elgo serve --host 0.0.0.0 --port 8080 --max-seconds 300"),
     "warm-up": ("elgo warm-up",),
-    "info": ("elgo info", "elgo info runs/elg-tsp/best.safetensors"),
+    "models": ("elgo models", "elgo models --verify"),
+    "info": ("elgo info runs/elg-tsp/best.safetensors",),
     "import-weights": ("elgo import-weights checkpoint-300.pt model.safetensors --config config.yml",),
     "export-weights": ("elgo export-weights model.safetensors checkpoint.pt",),
     "train": (
@@ -16,14 +17,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "elgo train paper-cvrp --folder runs/mine --set train.lr=0.0003",
     ),
     "cool": ("elgo cool runs/elg-tsp --minutes 20",),
-    "plot-training": ("elgo plot-training runs/elg-tsp runs/mine --out curves.svg",),
+    "plot-training": (
+        "elgo plot-training runs/elg-tsp runs/mine --out curves.svg",
+        "elgo plot-training runs/elg-tsp+runs/elg-tsp-reinforce runs/pomo-tsp+runs/pomo-tsp-reinforce",
+    ),
     "run": (
         "elgo bench tsplib --methods elg:single,elgo@5",
         "elgo bench cvrplib-x --instances ten --methods elgo@5 --baselines installed --time-limits 5",
     ),
     "report": ("elgo bench report bench/tsplib",),
     "compare": ("elgo bench compare bench/old bench/new", "elgo bench compare bench/tsplib:elg bench/tsplib:elgo@5"),
+    "paper": ("elgo bench paper --table 2", "elgo bench paper --table 1,10 --limit 3 --folder bench/brief"),
     "ablations": ("elgo bench ablations --steps 100 --limit 5",),
+    "list": ("elgo data list",),
+    "reference": ("elgo data reference", "elgo data reference CVRP100 --count 10000"),
     "fetch": ("elgo data fetch tsplib --data benchmarks",),
 }
 

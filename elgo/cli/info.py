@@ -1,4 +1,4 @@
-"""`elgo info`: describe models."""
+"""`elgo info`: describe a weights file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,29 +6,16 @@ from typing import Annotated
 import typer
 
 
-def info(
-    weights: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Weights file (.safetensors).", show_default="the models of the package"),
-    ] = None,
-) -> None:
-    """Describe models: their network and training. Without a file, list the models of the package."""
-    from elgo.model.checkpoint import SHIPPED
-
-    for file in [weights] if weights else sorted(SHIPPED.glob("*.safetensors")):
-        header = _header(file)
-        print(file if weights else "{} ({})".format(*file.stem.rsplit("-", 1)))
-        for key, value in sorted(header.items()):
-            if value:
-                print(f"  {key}: {value}")
-
-
-def _header(file: Path) -> dict[str, str]:
-    """Return the metadata of a weights file, without loading the weights."""
+def info(weights: Annotated[Path, typer.Argument(metavar="FILE", help="Weights file (.safetensors).")]) -> None:
+    """Describe a weights file: its network and training. The models of the package: elgo models."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(file, framework="numpy") as tensors:
-            return tensors.metadata() or {}
+        with safe_open(weights, framework="numpy") as tensors:
+            header = tensors.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file}: not a safetensors file ({error})") from error
+        raise ValueError(f"{weights}: not a safetensors file ({error})") from error
+    print(weights)
+    for key, value in sorted(header.items()):
+        if value:
+            print(f"  {key}: {value}")

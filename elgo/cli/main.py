@@ -18,6 +18,7 @@ from elgo.cli.convert_weights import export_weights, import_weights
 from elgo.cli.cool import cool
 from elgo.cli.examples import epilog
 from elgo.cli.info import info
+from elgo.cli.models import models
 from elgo.cli.plot_training import plot_training
 from elgo.cli.serve import serve
 from elgo.cli.solve import solve
@@ -42,7 +43,9 @@ bench_app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-data_app = typer.Typer(help="Download benchmark files.", rich_markup_mode=None, no_args_is_help=True)
+data_app = typer.Typer(
+    help="Benchmark sets: list them, download files, make reference costs.", rich_markup_mode=None, no_args_is_help=True
+)
 
 
 class _OnStderr(logging.Handler):
@@ -97,14 +100,13 @@ def _one_line_errors() -> Iterator[None]:
 def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
     """Add functions as commands, under their names, that report wrong input in one line."""
     for function in functions:
-        name = function.__name__.replace("_", "-")
+        name = function.__name__.removesuffix("_sets").replace("_", "-")  # list is Python's own
         group.command(name, epilog=epilog(name))(_one_line_errors()(function))
 
 
-_add(app, solve, serve, warm_up, info, import_weights, export_weights, train, cool, plot_training)
-_add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
-_add(data_app, data.fetch)
-data_app.callback()(lambda: None)  # a group, although it has only one command
+_add(app, solve, serve, warm_up, models, info, import_weights, export_weights, train, cool, plot_training)
+_add(bench_app, bench.run, bench.report, bench.compare, bench.paper, bench.ablations)
+_add(data_app, data.fetch, data.list_sets, data.reference)
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 

@@ -48,7 +48,7 @@ Start = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="Start the search from the solution of a neural network: its name (see elgo info) or FILE.safetensors.",
+        help="Start the search from the solution of a neural network: its name (see elgo models) or FILE.safetensors.",
         show_default="a classical heuristic",
     ),
 ]
@@ -63,7 +63,7 @@ Model = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="Neural network of --policy-only: its name (see elgo info) or FILE.safetensors.",
+        help="Neural network of --policy-only: its name (see elgo models) or FILE.safetensors.",
         show_default="elg",
     ),
 ]

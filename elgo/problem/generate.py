@@ -19,6 +19,7 @@ GENERATOR_VERSION = 2  # raised by every change of what the generators return; l
 GRID = 1000  # Set-X has the integer coordinates 0..1000
 KOOL_SEED = 1234
 KOOL_COUNT = 10_000
+SYNTHETIC_COUNT = 1000
 _CAPACITIES = {20: 30, 50: 40, 100: 50, 200: 80, 500: 100, 1000: 250}  # of the synthetic CVRPs, by customers
 
 
@@ -188,6 +189,16 @@ def generate(rng: Generator, problem: str, customers: int, distribution: str = "
     if problem not in ("tsp", "cvrp"):
         raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
     return (tsp if problem == "tsp" else cvrp)(rng, customers, distribution)
+
+
+def synthetic_test_set(problem: str, customers: int, distribution: str, count: int = SYNTHETIC_COUNT) -> list[Task]:
+    """Return the first `count` test instances of a distribution, by our generator with the paper's seed (1234).
+
+    Coordinates are float32 numbers, as in the paper's files, so that the last bit of a cosine does not matter.
+    """
+    rng = np.random.default_rng(KOOL_SEED)
+    tasks = [generate(rng, problem, customers, distribution) for _ in range(count)]
+    return [task._replace(coords=task.coords.astype(np.float32).astype(np.float64)) for task in tasks]
 
 
 def kool_test_set(problem: str, count: int = KOOL_COUNT) -> list[Task]:

@@ -139,7 +139,7 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
 
 def validation_gaps(row: dict[str, Any]) -> dict[str, float]:
     """Return the best-of-starts gaps in a row of the log."""
-    known = {"step", "seconds", "cpu_seconds", "loss", "instances", "lr", "done"}
+    known = {"step", "seconds", "cpu_seconds", "core_hours", "loss", "instances", "lr", "done"}
     return {name: value for name, value in row.items() if name not in known and not name.endswith("/single")}
 
 

@@ -134,3 +134,38 @@ def test_wrong_input_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     assert "is not the folder of a benchmark" in fails("bench", "compare", "empty", "empty")
     assert "uniform: no such set to fetch" in fails("data", "fetch", "uniform")
+
+
+def test_named_sets_are_listed(tmp_path: Path) -> None:
+    done = elgo("data", "list", "--data", tmp_path)
+    assert done.exit_code == 0, done.output
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert "elgo data fetch cvrplib-x" in lines["cvrplib-x"]
+    assert "1234" in lines["CVRP100"]
+
+
+def test_reference_costs(tmp_path: Path) -> None:
+    command = ("data", "reference", "tsp_rotation_200", "--data", tmp_path, "--seconds", "0.01", "--count")
+    done = elgo(*command, 2)
+    assert done.exit_code == 0, done.output
+    assert "tsp_rotation_200: 2/2  mean cost " in done.stdout
+    assert (tmp_path / "references" / "tsp_rotation_200.npz").is_file()
+    assert "3/3  mean cost " in elgo(*command, 3).stdout
+    assert "no such set of instances of one size" in fails("data", "reference", "tsplib", "--data", tmp_path)
+
+
+def test_tables_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = elgo("bench", "paper", "--table", "6,8", "--data", small.tsplib(tmp_path / "data"), "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "Table 6. Hyperparameters" in done.stdout
+    assert "xi = 1.5 (published)" in done.stdout
+    assert "wrote bench/paper/table-*.md" in done.stdout
+    assert (tmp_path / "bench" / "paper" / "table-8.md").is_file()
+    partly = elgo("bench", "paper", "--table", "3,6", "--data", tmp_path, "--quiet")
+    assert partly.exit_code == 2
+    assert partly.stderr.startswith(f"elgo: table 3: {tmp_path}: --data has no file of the set cvrplib-xxl")
+    assert "Table 6. Hyperparameters" in partly.stdout
+    assert fails("bench", "paper", "--table", "13") == (
+        "elgo: --table has '13'; write numbers from 1 to 12, 1-3, or all"
+    )

@@ -19,6 +19,16 @@ def folder(path: Path, costs: dict[str, list[float | None]]) -> str:
     return str(path)
 
 
+def test_costs_of_different_rounding_are_not_compared(tmp_path: Path) -> None:
+    for name, metric in (("a", "EUC_2D"), ("b", "EXACT_2D")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps(asdict(small.config(["x"]))))
+        line = json.dumps(asdict(small.record("x", "i", 100.0, metric=metric)))
+        (tmp_path / name / "results.jsonl").write_text(f"{line}\n")
+    with pytest.raises(ValueError, match="costs of i are EUC_2D and EXACT_2D, rounded differently"):
+        compare(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
 def test_regressions_are_flagged(tmp_path: Path) -> None:
     usual: list[float | None] = [100.0 + k for k in range(10)]
     worse: list[float | None] = [cost and cost * (1.01 + k / 1000) for k, cost in enumerate(usual)]

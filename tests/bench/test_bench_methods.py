@@ -54,7 +54,6 @@ def test_a_method(text: str, method: Method) -> None:
         ("pyvrp", "'pyvrp', which needs a time limit: write pyvrp@5"),
         ("elgo", "'elgo', which needs a time limit: write elgo@5"),
         ("savings@5", "'savings@5', but savings does not search"),
-        ("pyvrp@fast", "--methods has 'fast', which is not a number of seconds"),
         ("pyvrp@0", "--methods has '0', which is not a number of seconds"),
         ("elg@5", "'elg@5'; to search from a model's solution, write elg\\+search@5"),
         ("elg:single+search@5", "'elg:single\\+search@5'; to search from a model's solution, write elg\\+search@5"),
@@ -92,6 +91,11 @@ def test_wrong_lists_of_methods() -> None:
         parse_methods("elg", "gurobi")
     with pytest.raises(ValueError, match="--baselines has 'pyvrp', which needs a time limit: give --time-limits"):
         parse_methods("elg", "pyvrp")
+    with pytest.raises(ValueError, match="--methods has 'pyvrp@fast', but 'fast' is neither a number of seconds"):
+        parse_methods("pyvrp@fast")
+    with pytest.raises(ValueError, match="'elg:2x1' is neither"):
+        parse_methods("pyvrp@elg:2x1,elg:2x1")  # not before it
+    assert parse_methods("elg:2x1,pyvrp@elg:2x1")[1].seconds_of == "elg:2x1"
     with pytest.raises(ValueError, match="--time-limits has 'x', which is not a number of seconds"):
         parse_limits("1,x")
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,8 @@ def files(tmp_path: Path) -> Path:
 def table(path: Path) -> list[dict[str, str]]:
     """results.csv without its times."""
     with open(path / "results.csv", newline="") as file:
-        return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+        times = ("seconds", "latency", "throughput")
+        return [{name: cell for name, cell in row.items() if name not in times} for row in csv.DictReader(file)]
 
 
 def run(found: BenchSet, methods: str | list[Method], path: Path, options: Options | None = None) -> None:
@@ -75,6 +77,39 @@ def test_what_a_run_leaves(files: Path, tmp_path: Path) -> None:
     assert config["methods"] == ["nearest", "insertion", "savings"]
     assert {"elgo", "python", "torch"} <= set(config["versions"])
     assert set(config["machine"]) == {"processor", "cores", "system"}
+
+
+def test_records_say_how_they_were_made(weights: Callable[[str], Path], tmp_path: Path) -> None:
+    found = load_set("uniform", selection=Selection("tsp", limit=4))
+    run(found, f"w={weights('tsp')}:3x2,nearest", tmp_path / "out", Options(threads=2))
+    rows = list(csv.DictReader((tmp_path / "out" / "results.csv").read_text().splitlines()))
+    model = [row for row in rows if row["method"] == "w:3x2"]
+    assert {(row["starts"], row["symmetries"], row["threads"]) for row in model} == {("3", "2", "2")}
+    assert {(row["starts"], row["symmetries"]) for row in rows if row["method"] == "nearest"} == {("0", "0")}
+    for row in model:  # four in one call
+        assert float(row["latency"]) == pytest.approx(4 * float(row["seconds"]), abs=1e-5)
+        assert float(row["throughput"]) == pytest.approx(1 / float(row["seconds"]), rel=0.01)
+        assert row["metric"] == "EXACT_2D"
+        assert row["hardware"].endswith(" cores")
+
+
+def test_a_search_with_the_time_of_a_model(weights: Callable[[str], Path], tmp_path: Path) -> None:
+    found = load_set("uniform", selection=Selection("tsp", limit=2))
+    run(found, f"w={weights('tsp')}:9x8,fast_tsp@w:9x8,elgo@w:9x8", tmp_path / "out")
+    records = {record.key: record for record in read_records(tmp_path / "out")}
+    assert len(records) == 6
+    limit = records["w:9x8", "TSP100-00000"].seconds
+    assert records["fast_tsp@w:9x8", "TSP100-00000"].seconds >= 0.8 * limit
+
+
+def test_reference_costs_that_come_later_count(files: Path, tmp_path: Path) -> None:
+    found, out = load_set(str(files)), tmp_path / "out"
+    run(found, "nearest", out)
+    assert {record.gap for record in read_records(out)} == {None}
+    entries = [Entry(x.group, replace(x.instance, best_known=100.0)) for x in found.entries]
+    run(replace(found, entries=entries), "nearest", out)
+    for record in read_records(out):
+        assert record.gap == pytest.approx(record.cost - 100)
 
 
 def test_kill_9_in_the_middle(files: Path, tmp_path: Path) -> None:

@@ -60,6 +60,14 @@ def test_synthetic_files(data: Path) -> None:
     assert len(found.entries) == 2 * len(found.groups)
 
 
+def test_missing_synthetic_sets_are_generated_and_say_so(tmp_path: Path) -> None:
+    np.savez(tmp_path / "tsp_cluster_100.npz", coords=np.random.default_rng(0).random((2, 5, 2)))
+    found = load_set("synthetic", tmp_path, Selection("tsp", limit=2, groups=("tsp_cluster_100", "tsp_rotation_200")))
+    assert [entry.instance.customers for entry in found.entries] == [5, 5, 200, 200]
+    assert found.full == {"tsp_cluster_100": 2, "tsp_rotation_200": 1000}
+    assert found.notes == ("not the paper's files, but by our generators with seed 1234: tsp_rotation_200",)
+
+
 def test_ones_own_file(data: Path) -> None:
     found = load_set(str(data / "synthetic" / "tsp_cluster_200.npz"), selection=Selection(limit=2))
     assert (found.name, found.title, found.groups) == (
@@ -151,8 +159,6 @@ def test_a_folder_without_files(tmp_path: Path) -> None:
         load_set("tsplib", tmp_path)
     with pytest.raises(ValueError, match="no problem files"):
         load_set(str(tmp_path))
-    with pytest.raises(ValueError, match="--data has no file of the set synthetic"):
-        load_set("synthetic", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import small
 
 from elgo.bench.ablations import VARIANTS
 from elgo.bench.published import published
-from elgo.bench.sets import Selection, load_set
 from elgo.bench.tables import Table, instance_table, main_table, reference_gaps, relative_gaps
 
 BIG = {"group": "200-1002", "nodes": 500}
@@ -46,12 +45,11 @@ def test_an_unfinished_method_says_so() -> None:
 
 
 def test_gaps_to_the_literatures_means() -> None:
-    found = load_set("uniform", selection=Selection("tsp", limit=1))
     config = small.config(
         ["elg"],
         set="uniform",
         instances={"TSP100": 2},
-        full=dict(found.full),
+        full={"TSP100": 2},
     )
     records = [
         small.record("elg", name, cost, group="TSP100", best_known=None) for name, cost in (("a", 7.8), ("b", 8.0))
@@ -60,6 +58,16 @@ def test_gaps_to_the_literatures_means() -> None:
     assert table.header == ("", "TSP100 cost", "TSP100 gap", "seconds")
     assert table.rows[0][:3] == ("elg", "7.9000", "1.74")
     assert ("ELG (published)", "-", "0.22", "-") in table.rows
+
+
+def test_the_literatures_means_say_nothing_about_a_part() -> None:
+    config = small.config(["elg"], set="uniform", instances={"TSP100": 2}, full={"TSP100": 10_000})
+    records = [small.record("elg", name, 8.0, group="TSP100", best_known=None) for name in "ab"]
+    table = main_table(config, records)
+    assert table.header == ("", "TSP100 cost", "seconds")
+    assert table.rows[0][:2] == ("elg", "8.0000")
+    known = [small.record("elg", name, 8.0, group="TSP100", best_known=best) for name, best in (("a", 8.0), ("b", 4.0))]
+    assert main_table(config, known).rows[0][:3] == ("elg", "8.0000", "50.00")
 
 
 def test_without_references_there_are_costs_and_no_gaps() -> None:
@@ -75,9 +83,9 @@ def test_without_references_there_are_costs_and_no_gaps() -> None:
     assert table.rows == (("x", "10.5000", "0.500"), ("y (1 of 2)", "11.0000", "0.500"))
     assert "pictures show gaps to the best cost of this run" in table.notes[-1]
     assert [row[-2:] for row in instance_table(config, records).rows] == [("cost 10", "cost 11"), ("cost 11", "")]
-    assert reference_gaps(records) == {}
-    assert relative_gaps(records) == {("x", "a"): 0.0, ("y", "a"): 10.000000000000009}
-    assert relative_gaps(RECORDS) == reference_gaps(RECORDS)
+    assert reference_gaps(records, config) == {}
+    assert relative_gaps(records, config) == {("x", "a"): 0.0, ("y", "a"): 10.000000000000009}
+    assert relative_gaps(RECORDS, config) == reference_gaps(RECORDS, config)
 
 
 def test_a_column_of_costs_beside_one_of_gaps() -> None:

@@ -66,7 +66,7 @@ def test_version() -> None:
     assert elgo_command("--version").stdout == f"elgo {elgo.__version__}\n"
 
 
-COMMANDS = ["solve", "warm-up", "info", "import-weights", "export-weights", "train", "cool", "plot-training"]
+COMMANDS = ["solve", "warm-up", "models", "info", "import-weights", "export-weights", "train", "cool", "plot-training"]
 COMMANDS += ["bench run", "bench report", "bench compare", "bench ablations", "data fetch"]
 
 
@@ -104,7 +104,7 @@ def test_closed_streams(closed: str, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["info", f"solve {TSP} --time-limit 0.3 2>&1", "--help"])
+@pytest.mark.parametrize("command", ["models", f"solve {TSP} --time-limit 0.3 2>&1", "--help"])
 def test_a_reader_that_has_seen_enough(command: str) -> None:
     done = shell(f"ELGO {command} | head -c 1; exit ${{PIPESTATUS[0]}}")
     assert (done.returncode, len(done.stdout), done.stderr) == (0, 1, "")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import elgo.cli.main
 from elgo.cli.train import StatusLine
-from elgo.train.plot import plot_training, smoothed
+from elgo.train.plot import plot_training, read_stages, smoothed
 from elgo.train.run import validation_gaps
 
 ROOT = Path(__file__).parents[2]
@@ -131,11 +131,20 @@ def test_runs_are_drawn_together(tmp_path: Path) -> None:
     bare = write_log(tmp_path / "bare", some_rows(0.7, []))
     plot_training([one, two, bare], tmp_path / "curves.svg")
     text = (tmp_path / "curves.svg").read_text()
-    for label in ("imitation: mixed-500-8", "reinforce: mixed-100-64", "hours of training", "gap %"):
+    for label in ("imitation: mixed-500-8", "reinforce: mixed-100-64", "core-hours of training", "gap %"):
         assert f"<!-- {label} -->" in text
     many = write_log(tmp_path / "many", some_rows(1.0, [f"mixed-{n}-8" for n in (100, 200, 300, 400, 500)]))
     plot_training([many], tmp_path / "many.svg")
     assert "<!-- many: mixed-500-8 -->" in (tmp_path / "many.svg").read_text()  # more sets than styles
+
+
+def test_runs_of_one_model_follow_each_other(tmp_path: Path) -> None:
+    first = write_log(tmp_path / "a", [row(1, 2.0, 3600.0), row(2, 2.0, 7200.0, cpu_seconds=3600.0)])
+    second = write_log(tmp_path / "b", [row(1, 2.0, 1800.0, cpu_seconds=1800.0)])
+    stages = read_stages(Path(f"{first}+{second}"))
+    assert [[x["core_hours"] for x in rows] for rows in stages] == [[1.0, 1.0], [1.5]]
+    with pytest.raises(ValueError, match=r"none: log\.jsonl has no rows"):
+        read_stages(Path(f"{first}+{tmp_path / 'none'}"))
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

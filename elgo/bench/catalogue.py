@@ -16,7 +16,6 @@ import numpy as np
 from elgo.bench.references import find_references
 from elgo.bench.sets import FILE_SETS, MEAN_COSTS, PART, PART_200, Selection, load_set, set_folder
 from elgo.bench.tables import Table
-from elgo.problem.files.arrays import read_instances
 from elgo.problem.instance import Instance
 
 _VALIDATION = Path(__file__).parents[1] / "train" / "validation"
@@ -75,15 +74,9 @@ def measured_count(name: str) -> int:
 
 
 def without_references(data: Path) -> list[str]:
-    """Return the sets of instances of one size that come without reference costs."""
+    """Return the sets of instances of one size of which reference costs are missing that the paper's tables need."""
     names = [*MEAN_COSTS, *(name for name in named_sets() if "_" in name)]
-    return [name for name in names if name in MEAN_COSTS or not _has_costs(name, data)]
-
-
-def _has_costs(name: str, data: Path) -> bool:
-    files = [folder / f"{name}.npz" for folder in (data / "synthetic", data)]
-    file = next((file for file in files if file.is_file()), None)
-    return file is not None and read_instances(file)[0].best_known is not None
+    return [name for name in names if load_group(name, data, measured_count(name))[-1].best_known is None]
 
 
 def catalogue_table(data: Path) -> Table:

@@ -42,7 +42,7 @@ def reference(
         typer.Argument(
             metavar="SET",
             help="TSP100, CVRP100, or synthetic sets such as cvrp_cluster_100.",
-            show_default="all that have no costs in their files",
+            show_default="all whose costs are missing",
         ),
     ] = None,
     count: Annotated[

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from elgo.problem.errors import ElgoError
+
 
 def info(
     weights: Annotated[
@@ -31,4 +33,4 @@ def _header(file: Path) -> dict[str, str]:
         with safe_open(file, framework="numpy") as tensors:
             return tensors.metadata() or {}
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file}: not a safetensors file ({error})") from error
+        raise ElgoError(f"{file}: not a safetensors file ({error})") from error

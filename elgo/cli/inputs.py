@@ -50,9 +50,9 @@ def read_all(
     given = {"--capacity": None if capacity is None else f"{capacity:g}", "--depot": depot, "--matrix": matrix}
     for option, value in given.items():
         if value is not None and not any(is_csv):
-            raise ValueError(f"{files[0]}: {option} is {value}, but only CSV files take it")
+            raise ElgoError(f"{files[0]}: {option} is {value}, but only CSV files take it")
     if matrix is not None and len(files) > 1:
-        raise ValueError(f"{matrix}: --matrix belongs to one file of stops, but there are {len(files)}")
+        raise ElgoError(f"{matrix}: --matrix belongs to one file of stops, but there are {len(files)}")
     return [
         read_problem(file, capacity, depot, matrix) if csv else read_problem(file)
         for file, csv in zip(files, is_csv, strict=True)
@@ -83,9 +83,9 @@ def set_ends(
 
 
 def check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], must_fit: bool) -> None:
-    """Raise ValueError if all files are TSPs, or if `must_fit` and an instance needs more vehicles."""
+    """Raise ElgoError if all files are TSPs, or if `must_fit` and an instance needs more vehicles."""
     if all(instance.problem == "tsp" for instance in instances):
-        raise ValueError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
+        raise ElgoError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
     if must_fit:
         for instance in instances:
             fallback_routes(instance, vehicles)
@@ -94,17 +94,17 @@ def check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Ins
 def read_warm_start(file: Path, files: Sequence[Path], instances: Sequence[Instance], vehicles: int | None) -> Solution:
     """Return the solution of the one problem file to start from."""
     if len(files) > 1:
-        raise ValueError(f"{file}: --warm-start is a solution of one problem file, but there are {len(files)}")
+        raise ElgoError(f"{file}: --warm-start is a solution of one problem file, but there are {len(files)}")
     solution = read_solution(file, instances[0])
     if solution.violations:
-        raise ValueError(f"{file}: --warm-start is not a solution of {files[0]}: {solution.violations[0]}")
+        raise ElgoError(f"{file}: --warm-start is not a solution of {files[0]}: {solution.violations[0]}")
     if vehicles is not None and len(solution.routes) > vehicles:
-        raise ValueError(f"{file}: --warm-start has {len(solution.routes)} routes, --vehicles is {vehicles}")
+        raise ElgoError(f"{file}: --warm-start has {len(solution.routes)} routes, --vehicles is {vehicles}")
     return solution
 
 
 def check_model(name: ModelName, instances: Sequence[Instance]) -> None:
-    """Raise ValueError if the model does not exist for the problem of an instance."""
+    """Raise ElgoError if the model does not exist for the problem of an instance."""
     from elgo.model.checkpoint import load_weights
 
     for problem in {instance.problem for instance in instances}:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from elgo import __version__
 from elgo.problem.distances import Metric
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import ROUTES_SUFFIX, ProblemFile, append_line, atomic_write, write_solution
 from elgo.problem.files.text import errors_name
 from elgo.problem.itinerary import itineraries
@@ -70,12 +71,12 @@ class Outputs:
     tiles: str | None = None
 
     def prepare(self, files: Sequence[Path], problems: Sequence[ProblemFile], inputs: Sequence[Path]) -> None:
-        """Create the folders; raise ValueError or OSError now for what could not be written after the solving.
+        """Create the folders; raise ElgoError or OSError now for what could not be written after the solving.
 
         `inputs` are all files that are read: no output may replace one.
         """
         if self.tiles is not None and self.map_file is None:
-            raise ValueError(f"--tiles is {self.tiles}, but there is no --map")
+            raise ElgoError(f"--tiles is {self.tiles}, but there is no --map")
         for file, problem in zip(files, problems, strict=True):
             self._check_places(file, problem)
         if self.solutions:
@@ -83,7 +84,7 @@ class Outputs:
         folder = self.solutions and self.solutions.resolve()
         for file in files:
             if file.suffix.lower() in (".vrp", ".csv") and file.parent.resolve() == folder:
-                raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
+                raise ElgoError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
         kinds = list(self._kinds())
         for kind in kinds:
             _check_kind(kind, files)
@@ -93,7 +94,7 @@ class Outputs:
             check_file(option, path, sources)
             other = seen.setdefault(path.resolve(), option)
             if other != option:
-                raise ValueError(f"{path}: {other} and {option} name the same file")
+                raise ElgoError(f"{path}: {other} and {option} name the same file")
         if self.solutions:
             _make_folder("--solutions", self.solutions)
 
@@ -156,13 +157,13 @@ class Outputs:
                 yield "--solutions", _solution_file(self.solutions, file, problem.instance.problem)
 
     def _check_places(self, file: Path, problem: ProblemFile) -> None:
-        """Raise ValueError if a map or GeoJSON is asked for and the file has no places for it."""
+        """Raise ElgoError if a map or GeoJSON is asked for and the file has no places for it."""
         instance, stops, _ = problem
         if self.geojson and stops.degrees is None:
             found = "x, y" if instance.has_coords else "no coordinates"
-            raise ValueError(f"{file}: --geojson needs latitude and longitude, but the file has {found}")
+            raise ElgoError(f"{file}: --geojson needs latitude and longitude, but the file has {found}")
         if self.map_file and stops.degrees is None and not instance.has_coords:
-            raise ValueError(f"{file}: --map needs coordinates, but the file has none")
+            raise ElgoError(f"{file}: --map needs coordinates, but the file has none")
         if self.tiles is not None:
             with errors_name(f"{file}: --tiles"):
                 tile_url(self.tiles, stops)
@@ -173,49 +174,49 @@ def _solution_file(folder: Path, file: Path, problem: str) -> Path:
 
 
 def _check_kind(kind: _Kind, files: Sequence[Path]) -> None:
-    """Create the folder; raise ValueError if outputs of these files cannot be written there."""
+    """Create the folder; raise ElgoError if outputs of these files cannot be written there."""
     option, path, suffixes, _ = kind
     if kind.is_file:
         if len(files) > 1:
-            raise ValueError(f"{path}: {option} names one file for {len(files)} problem files; name a folder")
+            raise ElgoError(f"{path}: {option} names one file for {len(files)} problem files; name a folder")
         return
     if path.suffix and not path.is_dir():
-        raise ValueError(f"{path}: {option} ends in {path.suffix!r}; name a {' or '.join(suffixes)} file, or a folder")
+        raise ElgoError(f"{path}: {option} ends in {path.suffix!r}; name a {' or '.join(suffixes)} file, or a folder")
     _check_names(files)
     _make_folder(option, path)
 
 
 def check_file(option: str, file: Path, inputs: Collection[Path] = ()) -> None:
-    """Create the folder of a file; raise ValueError if the file could not be written, or is one of the inputs.
+    """Create the folder of a file; raise ElgoError if the file could not be written, or is one of the inputs.
 
     The inputs are resolved paths.
     """
     if file.is_symlink():
-        raise ValueError(f"{file}: {option} is a symbolic link, which is never replaced")
+        raise ElgoError(f"{file}: {option} is a symbolic link, which is never replaced")
     if file.exists() and not file.is_file():  # a folder, or a device that an atomic write would replace
-        raise ValueError(f"{file}: {option} is not a regular file")
+        raise ElgoError(f"{file}: {option} is not a regular file")
     if file.resolve() in inputs:
-        raise ValueError(f"{file}: {option} is an input, which is never overwritten")
+        raise ElgoError(f"{file}: {option} is an input, which is never overwritten")
     _make_folder(option, file.parent)
 
 
 def _make_folder(option: str, folder: Path) -> None:
-    """Create the folder, or raise ValueError if that is impossible or it is not writable."""
+    """Create the folder, or raise ElgoError if that is impossible or it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{folder}: {option} folder cannot be created: {error.strerror}") from error
+        raise ElgoError(f"{folder}: {option} folder cannot be created: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{folder}: {option} folder is not writable")
+        raise ElgoError(f"{folder}: {option} folder is not writable")
 
 
 def _check_names(files: Sequence[Path]) -> None:
-    """Raise ValueError if two files would have outputs of the same name."""
+    """Raise ElgoError if two files would have outputs of the same name."""
     stems: dict[str, Path] = {}
     for file in files:
         other = stems.setdefault(file.stem, file)
         if other != file:
-            raise ValueError(f"{file}: output name {file.stem!r} is that of {other} too")
+            raise ElgoError(f"{file}: output name {file.stem!r} is that of {other} too")
 
 
 def format_json(solved: Sequence[Solved]) -> str:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from elgo.problem.errors import ElgoError
+
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen at; 0.0.0.0 lets other machines in.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")]
 StoreFile = Annotated[
@@ -51,9 +53,9 @@ def serve(
     """Serve a page and an HTTP interface that solve instances. Jobs survive restarts. Needs elgo[serve]."""
     missing = [name for name in ("fastapi", "uvicorn", "multipart") if importlib.util.find_spec(name) is None]
     if missing:
-        raise ValueError(f"elgo serve needs {missing[0]}: pip install 'elgo[serve]'")
+        raise ElgoError(f"elgo serve needs {missing[0]}: pip install 'elgo[serve]'")
     if token is not None and not token.strip():
-        raise ValueError("--token is empty")
+        raise ElgoError("--token is empty")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # the cores belong to the workers
 

@@ -23,6 +23,7 @@ from elgo.cli.inputs import (
     set_ends,
 )
 from elgo.cli.outputs import Outputs, PlotFormat, Solved, format_json
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import ProblemFile, printable
 from elgo.problem.instance import Instance
 from elgo.problem.itinerary import format_length
@@ -181,7 +182,7 @@ def solve(
             time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
         )
     except ValueError as error:
-        raise ValueError(_FIELDS.sub(_option, str(error))) from None
+        raise ElgoError(_FIELDS.sub(_option, str(error))) from None
 
     files = expand_folders(paths)
     problems = read_all(files, capacity, depot, matrix)
@@ -207,7 +208,7 @@ def _option(field: re.Match[str]) -> str:
 def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:
     for option, value in (("--start", start), ("--policy-only", policy_only)):
         if warm_start and value:
-            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
+            raise ElgoError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
 
 
 def _make_items(

@@ -11,6 +11,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from elgo.problem.errors import ElgoError
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -27,6 +29,10 @@ class Metric(StrEnum):
     EXACT = "EXACT_2D"  # Euclidean, not rounded (not in TSPLIB)
     HAVERSINE = "HAVERSINE"  # metres on a sphere; coordinates are (latitude, longitude) in degrees (not in TSPLIB)
     EXPLICIT = "EXPLICIT"  # a matrix
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ElgoError(f"METRIC is {value!r}, expected one of {', '.join(cls)}")
 
     @property
     def rounded(self) -> bool:

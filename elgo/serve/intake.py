@@ -14,6 +14,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.types import Message
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import decode_text
 from elgo.serve.errors import Refused, from_validation
 from elgo.serve.limits import SMALL_NODES, SMALL_SECONDS, Bodies, Limits
@@ -132,7 +133,7 @@ def _from_form(name: str | None, data: bytes, texts: dict[str, str]) -> StoredRe
     """Return the request that a form makes."""
     try:
         if not name:
-            raise ValueError("the file has no name")
+            raise ElgoError("the file has no name")
         text = decode_text(data)
     except ValueError as error:
         raise Refused(422, f"file: {error}", "file") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.errors import Refused
 
 MEGABYTE = 2**20
@@ -27,7 +28,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("max_seconds", "max_nodes", "max_queue", "max_body", "body_seconds"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}, must be above 0")
+                raise ElgoError(f"{name} is {getattr(self, name)}, must be above 0")
 
 
 class Bodies:

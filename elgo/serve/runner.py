@@ -223,8 +223,7 @@ class Runner:
                 self._end(running, *self._outcome(running, running.handle.future.result()))
             except CancelledError:
                 if running.late:
-                    error = f"policy_only was not ready within {self.limits.max_seconds:g} s"
-                    self._end(running, "failed", (), error)
+                    self._end(running, "failed", (), self._too_late())
                 elif running.stopped:
                     self._end(running, "stopped", (), None)
             except StoreError:
@@ -237,7 +236,11 @@ class Runner:
         running.improve(Improvement(result.seconds.total, result.cost, result.source), result.solution)
         if violations := result.solution.violations:
             return "failed", result.warnings, f"the solution is infeasible: {violations[0]}"
-        return "stopped" if result.interrupted else "finished", result.warnings, None
+        warnings = (*result.warnings, self._too_late()) if running.late else result.warnings
+        return "stopped" if result.interrupted else "finished", warnings, None
+
+    def _too_late(self) -> str:
+        return f"policy_only was not ready within {self.limits.max_seconds:g} s"
 
     def _end(self, running: Running, state: State, warnings: tuple[str, ...], error: str | None) -> None:
         job, finished = running.job, running.finished or time.time()

@@ -15,6 +15,7 @@ from types import FrameType
 import uvicorn
 from platformdirs import user_data_path
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.app import create_app
 from elgo.serve.limits import Limits
 from elgo.serve.runner import Runner
@@ -98,4 +99,4 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ValueError(f"{host}:{port} cannot be used: {error.strerror or error}") from None
+        raise ElgoError(f"{host}:{port} cannot be used: {error.strerror or error}") from None

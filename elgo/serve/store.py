@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.models import Problem, State, StoredRequest
 from elgo.solve.result import Improvement
 
@@ -80,7 +81,7 @@ class Store:
     """The jobs in a file. All methods can be called from any thread."""
 
     def __init__(self, file: Path) -> None:
-        """Open the file, or create it. Raises ValueError if that is impossible, or another process has it open."""
+        """Open the file, or create it. Raises ElgoError if that is impossible, or another process has it open."""
         self._lock = RLock()
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,9 +94,9 @@ class Store:
             self._connection.execute("COMMIT")
         except sqlite3.OperationalError as error:
             reason = "another server uses it" if "locked" in str(error) else str(error)
-            raise ValueError(f"{file}: the store cannot be opened: {reason}") from None
+            raise ElgoError(f"{file}: the store cannot be opened: {reason}") from None
         except (sqlite3.DatabaseError, OSError) as error:
-            raise ValueError(f"{file}: the store cannot be opened: {error}") from None
+            raise ElgoError(f"{file}: the store cannot be opened: {error}") from None
 
     def close(self) -> None:
         """Close the file."""

@@ -145,6 +145,8 @@ def _in_parallel(items: Sequence[BatchItem], processes: int, stop: Stop, observe
                         other.stop()
             with suppress(CancelledError):  # stopped before it had a solution
                 error = job.future.exception()
+                if isinstance(error, CallbackError):
+                    error = error.__cause__ or error
                 if not isinstance(error, CancelledError):
                     yield number, job.future.result() if error is None else error
 

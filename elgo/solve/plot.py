@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write, printable
 from elgo.problem.files.text import format_number
 from elgo.problem.instance import Instance
@@ -241,7 +242,7 @@ def _any_script() -> Iterator[None]:
 
 def _save(figure: Figure, path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: plot format {path.suffix!r} is not one of {', '.join(FORMATS)}")
+        raise ElgoError(f"{path}: plot format {path.suffix!r} is not one of {', '.join(FORMATS)}")
     buffer = BytesIO()
     with _any_script():
         figure.savefig(buffer, format=path.suffix.lower()[1:], dpi=150, bbox_inches="tight", pad_inches=0.1)

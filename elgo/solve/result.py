@@ -63,18 +63,19 @@ class Result:
 
 
 class CallbackError(RuntimeError):
-    """A function of the caller, `on_improvement` or `stop`, has raised an exception: it is the __cause__.
+    """A function of the caller, such as `on_improvement` or `stop`, has raised an exception: it is the __cause__.
 
-    `result` is the result with the best solution so far.
+    `result` is the result with the best solution so far; None if there was none yet.
     """
 
-    result: Result
+    result: Result | None = None
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name, error)  # from which another process can make it again
 
     def __str__(self) -> str:
-        return "{} has raised {!r}; the best solution so far is in `result` of this exception".format(*self.args)
+        kept = "" if self.result is None else "; the best solution so far is in `result` of this exception"
+        return "{} has raised {!r}".format(*self.args) + kept
 
 
 def format_seconds(seconds: float) -> str:

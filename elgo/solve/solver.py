@@ -56,8 +56,8 @@ def solve(
     - `on_improvement`: called with each better solution, as (Improvement, Solution)
     - `on_progress`: called with the fraction of the rollouts that are done, with policy_only
 
-    Ctrl-C ends the search: the result is the best solution so far. If `on_improvement` or `stop` raises an exception,
-    the search ends with a CallbackError, which has that result. Wrong input is an ElgoError.
+    Ctrl-C ends the search: the result is the best solution so far. If `on_improvement`, `on_progress` or `stop` raises
+    an exception, the search ends with a CallbackError, which has that result. Wrong input is an ElgoError.
     """
     given = locals()
     changes = {it.name: given[it.name] for it in fields(SolveConfig) if given[it.name] is not None}
@@ -69,7 +69,7 @@ def solve(
             raise
         return incumbent.result(interrupted=True)
     except CallbackError as error:
-        error.result = incumbent.result()
+        error.result = incumbent.result() if incumbent.history else None
         raise
     return incumbent.result()
 

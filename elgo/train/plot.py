@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate, cycle
 from pathlib import Path
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 from elgo.train.run import read_log, validation_gaps
 
@@ -21,7 +22,7 @@ def plot_training(runs: Sequence[Path], target: Path) -> None:
     for number, run_folder in enumerate(runs):
         rows = list(read_log(run_folder))
         if not rows:
-            raise ValueError(f"{run_folder}: log.jsonl has no rows; is this the folder of a run?")
+            raise ElgoError(f"{run_folder}: log.jsonl has no rows; is this the folder of a run?")
         colour = f"C{number}"
         hours = [row["seconds"] / 3600 for row in rows]
         loss.plot(hours, smoothed([row["loss"] for row in rows]), color=colour, label=run_folder.name)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import format_number
 from elgo.problem.instance import Instance
 from elgo.problem.itinerary import Itinerary, in_display_unit, itineraries
@@ -42,10 +43,10 @@ def format_routes(solution: Solution, stops: Stops) -> str:
 def format_geojson(solution: Solution, stops: Stops) -> str:
     """Return the routes as GeoJSON: a line for each route and a point for each stop.
 
-    Raises ValueError if there are no latitudes and longitudes.
+    Raises ElgoError if there are no latitudes and longitudes.
     """
     if stops.degrees is None:
-        raise ValueError("GeoJSON needs latitude and longitude, but the stops have x, y or no coordinates")
+        raise ElgoError("GeoJSON needs latitude and longitude, but the stops have x, y or no coordinates")
     instance = solution.instance
     unit = _unit(instance)
     places = [[round((lon + 180.0) % 360.0 - 180.0, 7), round(lat, 7)] for lat, lon in stops.degrees.tolist()]

@@ -185,6 +185,11 @@ def test_from_a_matrix_that_may_be_asymmetric() -> None:
     assert placed.coords.tolist() == [[5, 6], [7, 8]]
 
 
+def test_an_unknown_metric() -> None:
+    with pytest.raises(ElgoError, match=r"^METRIC is 'MAN_2D', expected one of EUC_2D, CEIL_2D"):
+        Instance.from_coords(SQUARE, metric="MAN_2D")
+
+
 # --- open routes, and fixed ends
 
 

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from elgo.problem.errors import ElgoError
-
 
 def info(
     weights: Annotated[
@@ -27,10 +25,7 @@ def info(
 
 def _header(file: Path) -> dict[str, str]:
     """Return the metadata of a weights file, without loading the weights."""
-    from safetensors import SafetensorError, safe_open
+    from elgo.model.checkpoint import open_weights
 
-    try:
-        with safe_open(file, framework="numpy") as tensors:
-            return tensors.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise ElgoError(f"{file}: not a safetensors file ({error})") from error
+    with open_weights(file) as tensors:
+        return tensors.metadata() or {}

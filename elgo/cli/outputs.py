@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elgo import __version__
-from elgo.problem.distances import Metric
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import ROUTES_SUFFIX, ProblemFile, append_line, atomic_write, write_solution
 from elgo.problem.files.text import errors_name
@@ -64,7 +63,7 @@ class Outputs:
     solutions: Path | None = None
     plot: Path | None = None
     plot_history: Path | None = None
-    plot_format: PlotFormat = PlotFormat.png
+    plot_format: PlotFormat | None = None  # of pictures in a folder; default: png
     routes: Path | None = None
     geojson: Path | None = None
     map_file: Path | None = None
@@ -124,6 +123,11 @@ class Outputs:
             atomic_write(self.json_file, format_json(solved))
 
     @property
+    def has_picture_folder(self) -> bool:
+        """True if pictures go into a folder, in the format that is asked for."""
+        return any(kind.suffixes == FORMATS and not kind.is_file for kind in self._kinds())
+
+    @property
     def json_on_stdout(self) -> bool:
         """True if JSON goes to stdout, and the table to stderr."""
         return self.json_file == STDOUT
@@ -133,7 +137,7 @@ class Outputs:
         return self.json_file is not None and self.json_file.suffix.lower() == ".jsonl"
 
     def _kinds(self) -> Iterator[_Kind]:
-        picture = f".{self.plot_format.value}"
+        picture = f".{(self.plot_format or PlotFormat.png).value}"
         for option, path, suffixes, ending in (
             ("--plot", self.plot, FORMATS, picture),
             ("--plot-history", self.plot_history, FORMATS, f".history{picture}"),
@@ -238,7 +242,7 @@ def _record(solved: Solved) -> dict[str, Any]:
         "capacity": _number(instance.capacity),
         "open": instance.open,
         "cost": _number(result.cost),
-        "unit": {Metric.HAVERSINE: "m", Metric.GEO: "km"}.get(instance.metric),
+        "unit": instance.metric.unit or None,
         "best_known": _number(instance.best_known),
         "gap": result.gap,
         "feasible": result.solution.feasible,

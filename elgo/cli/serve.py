@@ -59,8 +59,9 @@ def serve(
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # the cores belong to the workers
 
+    from elgo.problem.cores import available_cores
     from elgo.serve.limits import MEGABYTE, Limits
-    from elgo.serve.server import default_store, default_workers, run_server
+    from elgo.serve.server import default_store, run_server
 
     limits = Limits(max_seconds, max_nodes, max_queue, max_body * MEGABYTE)
-    run_server(host, port, store or default_store(), workers or default_workers(), limits, token, cors or ())
+    run_server(host, port, store or default_store(), workers or available_cores(), limits, token, cors or ())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -158,18 +159,25 @@ def load_policy(
     return policy.eval()
 
 
-def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
-    """Return the content of a weights file; ElgoError if it is not one, or one for another problem."""
+@contextmanager
+def open_weights(path: Path) -> Iterator[Any]:
+    """Yield the open file of safetensors; ElgoError if it is not one."""
     if path.exists() and not path.is_file():  # opening a FIFO may never end
         raise ElgoError(f"{path}: is not a regular file")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except FileNotFoundError:
         raise ElgoError(f"{path}: no such weights file") from None
     except (SafetensorError, OSError) as error:
         raise ElgoError(f"{path}: not a safetensors file ({error})") from None
+
+
+def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
+    """Return the content of a weights file; ElgoError if it is not one, or one for another problem."""
+    with open_weights(path) as file:
+        metadata = file.metadata() or {}
+        tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
     if "config" not in metadata:
         raise ElgoError(f"{path}: config is missing from the file's metadata")
     try:

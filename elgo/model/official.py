@@ -16,6 +16,7 @@ from elgo.model.global_policy import GlobalPolicy
 from elgo.model.torch_file import read_torch_file
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.files.text import read_text
 
 # Parts of our names, and what stands for them in the published TSP and CVRP networks; replaced one after the other.
 _NAMES = (
@@ -93,7 +94,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     inside = False
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path, (".yml", ".yaml")).splitlines():
         name, _, text = line.split("#")[0].partition(":")
         if name.strip() and not name[0].isspace():
             inside = name == "model_params"

@@ -39,6 +39,11 @@ class Metric(StrEnum):
         """True if every cost is an integer by definition."""
         return self in (Metric.EUC_2D, Metric.CEIL_2D, Metric.GEO, Metric.ATT)
 
+    @property
+    def unit(self) -> str:
+        """Unit of a cost: m or km on the earth, empty if it is not known."""
+        return {Metric.HAVERSINE: "m", Metric.GEO: "km"}.get(self, "")
+
 
 def costs_between(metric: Metric, coords: FloatArray, a: IntArray, b: IntArray) -> FloatArray:
     """Return the costs from nodes a to nodes b (indices, broadcast) at coords (n, 2); not for Metric.EXPLICIT."""

@@ -148,7 +148,7 @@ class SolutionView(BaseModel):
     routes: Routes
     loads: list[float] | None
     lengths: list[float]
-    source: str = Field(description="fallback, warm start, savings, policy or search")
+    source: str = Field(description="fallback, warm start, exact, savings, policy or search")
 
 
 class JobView(SummaryView):

@@ -24,7 +24,7 @@ from elgo.search.fallback import fallback_routes
 from elgo.serve.errors import Refused
 from elgo.serve.limits import Limits
 from elgo.serve.models import FileBody, InstanceBody, Options, StoredRequest
-from elgo.solve.config import SolveConfig
+from elgo.solve.config import SolveConfig, check_warm_start
 
 DEFAULT_SECONDS = 5.0
 
@@ -147,18 +147,10 @@ def _check_size(nodes: int, limits: Limits | None) -> None:
 
 
 def _warm_start(options: Options, instance: Instance, config: SolveConfig) -> Solution | None:
-    """Return the solution to start from, if there is one; it must be feasible."""
+    """Return the solution to start from, if there is one."""
     if options.warm_start is None:
         return None
-    for name in ("start", "policy_only"):
-        if getattr(config, name):
-            raise ElgoError(f"warm_start and {name} are both given; the search has one start")
-    solution = Solution(instance, tuple(map(tuple, options.warm_start)))
-    if solution.violations:
-        raise ElgoError(f"warm_start is not feasible: {solution.violations[0]}")
-    if config.vehicles is not None and len(solution.routes) > config.vehicles:
-        raise ElgoError(f"warm_start has {len(solution.routes)} routes, vehicles is {config.vehicles}")
-    return solution
+    return check_warm_start(Solution(instance, tuple(map(tuple, options.warm_start))), instance, config)
 
 
 @contextmanager

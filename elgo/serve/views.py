@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.csv import ProblemFile
 from elgo.problem.files.solutions import format_sol, format_tour
-from elgo.problem.instance import Metric
 from elgo.problem.itinerary import itineraries
 from elgo.problem.solution import Solution, gap
 from elgo.serve.errors import Refused
@@ -18,11 +18,10 @@ from elgo.serve.models import InstanceView, JobView, SolutionView, SummaryView
 from elgo.serve.problems import make_problem, vehicles_of
 from elgo.serve.runner import Runner
 from elgo.serve.store import Job
-from elgo.solve.result import Improvement
+from elgo.solve.result import Improvement, shown_source
 from elgo.view.routes import format_geojson, format_routes
 
 KEPT_PROBLEMS = 16  # that were read last
-_UNITS = {Metric.HAVERSINE: "m", Metric.GEO: "km"}
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Jobs:
             solution=None if solution is None else solution_view(solution, history[-1].source),
             history=[tuple(improvement) for improvement in history],  # type: ignore[misc]
             warnings=list(job.warnings),
-            unit=_UNITS.get(problem.instance.metric, ""),
+            unit=problem.instance.metric.unit,
         )
 
     def export(self, id: str, suffix: str) -> Export:
@@ -110,9 +109,10 @@ class Jobs:
         if suffix == "csv":
             return Export(f"{stem}.routes.csv", "text/csv", format_routes(solution, stops))
         if suffix == "geojson":
-            if stops.degrees is None:
-                raise Refused(422, "GeoJSON needs latitude and longitude, but the stops have x, y or no coordinates")
-            return Export(f"{stem}.geojson", "application/geo+json", format_geojson(solution, stops))
+            try:
+                return Export(f"{stem}.geojson", "application/geo+json", format_geojson(solution, stops))
+            except ElgoError as error:
+                raise Refused(422, str(error)) from None
         view = solution_view(solution, history[-1].source)
         return Export(f"{stem}.json", "application/json", view.model_dump_json())
 
@@ -130,7 +130,7 @@ def solution_view(solution: Solution, source: str) -> SolutionView:
         routes=[list(route) for route in solution.routes],
         loads=None if solution.instance.problem == "tsp" else [route.load for route in routes],
         lengths=[route.cost for route in routes],
-        source="search" if source == "fast_tsp" else source,
+        source=shown_source(source),
     )
 
 

@@ -17,6 +17,11 @@ class Improvement(NamedTuple):
     source: str  # fallback, warm start, exact, savings, policy, search or fast_tsp
 
 
+def shown_source(source: str) -> str:
+    """Return where a solution comes from, as people are told: fast_tsp is search, too."""
+    return "search" if source == "fast_tsp" else source
+
+
 @dataclass(frozen=True)
 class Timings:
     """Seconds of each stage."""
@@ -48,8 +53,7 @@ class Result:
     @property
     def source(self) -> str:
         """Where the solution comes from: fallback, warm start, exact, savings, policy or search."""
-        last = self.history[-1].source
-        return "search" if last == "fast_tsp" else last
+        return shown_source(self.history[-1].source)
 
     @property
     def cost(self) -> float:

@@ -101,6 +101,7 @@ def _route(instance: Instance, route: Itinerary, style: RouteStyle) -> dict[str,
         "load": f"{loads[-1]} / {format_number(instance.capacity)}" if instance.capacity is not None else "",
         "nodes": list(route.nodes),
         "stops": list(route.stops),
+        "count": route.stop_count,
         "distances": [short_length(distance, instance.metric) for distance in route.distances],
         "loads": loads,
     }

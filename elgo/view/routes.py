@@ -55,7 +55,8 @@ def format_geojson(solution: Solution, stops: Stops) -> str:
     carried = _carried(stops, ["route", "position", "id", "name", *names])
     for number, route in enumerate(itineraries(solution), start=1):
         length = round(in_display_unit(route.cost, instance.metric)[0], _DECIMALS)
-        facts = {"route": number, "stops": len(route.stops), "load": route.load, f"distance{unit}": length}
+        load = None if instance.demand is None else route.load
+        facts = {"route": number, "stops": route.stop_count, "load": load, f"distance{unit}": length}
         lines.append(_feature("LineString", [places[node] for node in route.nodes], facts))
         for position, node in enumerate([route.nodes[0], *route.stops]):
             own = {"route": number, "position": position, "id": stops.ids[node], "name": stops.names[node]}

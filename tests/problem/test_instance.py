@@ -209,3 +209,13 @@ def test_a_last_stop_makes_a_tour_open() -> None:
     assert tsp(last=2).open
     assert not tsp(first=2).open
     assert tsp(best_known=4.0).with_ends(first=1).best_known == 4
+
+
+def test_ends_that_are_not_given_stay() -> None:
+    path = tsp().with_ends(first=1).with_ends(last=2).with_ends(open=True)
+    assert (path.first, path.last, path.open) == (1, 2, True)
+    assert path.with_ends(first=0).last == 2
+    opened = tsp(best_known=4.0).with_ends(open=True)
+    assert opened.with_ends(first=1).open
+    assert opened.best_known is None
+    assert not opened.with_ends(open=False).open

@@ -32,6 +32,7 @@ MaxSeconds = Annotated[float, typer.Option(min=0.01, metavar="SECONDS", help="Lo
 MaxNodes = Annotated[int, typer.Option(min=3, help="Largest instance.")]
 MaxQueue = Annotated[int, typer.Option(min=1, help="Jobs that may wait; others are answered with 429.")]
 MaxBody = Annotated[int, typer.Option(min=1, max=1024, metavar="MB", help="Largest request.")]
+Keep = Annotated[float, typer.Option(min=0.001, metavar="DAYS", help="Time after which jobs that ended are deleted.")]
 Cors = Annotated[
     list[str] | None,
     typer.Option(metavar="ORIGIN", help="Let pages of another site use the service, such as https://example.org."),
@@ -48,6 +49,7 @@ def serve(
     max_nodes: MaxNodes = 10_001,
     max_queue: MaxQueue = 100,
     max_body: MaxBody = 16,
+    keep: Keep = 30.0,
     cors: Cors = None,
 ) -> None:
     """Serve a page and an HTTP interface that solve instances. Jobs survive restarts. Needs elgo[serve]."""
@@ -63,5 +65,5 @@ def serve(
     from elgo.serve.limits import MEGABYTE, Limits
     from elgo.serve.server import default_store, run_server
 
-    limits = Limits(max_seconds, max_nodes, max_queue, max_body * MEGABYTE)
+    limits = Limits(max_seconds, max_nodes, max_queue, max_body * MEGABYTE, keep_days=keep)
     run_server(host, port, store or default_store(), workers or available_cores(), limits, token, cors or ())

@@ -25,7 +25,7 @@ MAX_REVERSED = 50_000  # nodes that a move may reverse
 LOG_SIZE = 4096  # reversals that can be undone
 LOG_RESERVE = 8  # entries of the log kept free; no move takes more
 MOVES_PER_NODE = 100  # of a descent, at most: it needs one or two
-DESCENT_WORK = 10**8  # nodes that it may reverse: a fraction of a second; the next slice goes on
+DESCENT_WORK = 2 * 10**8  # nodes that it may reverse: a fraction of a second; the next slice goes on
 SMALLEST = 8  # nodes of a path that can be perturbed
 
 COUNTERS = np.dtype([(name, np.int64) for name in ("head", "waiting", "logged", "work")])
@@ -58,7 +58,7 @@ def iterated_local_search(
     """Improve a path to a local optimum, then by perturbations; return the path and how much shorter it is."""
     search = _start(path, len(data.neighbours))
     gain = _descend(data, search)
-    if len(path) < SMALLEST:
+    if len(path) < SMALLEST or search.counters[0].waiting > 0:  # the next call goes on with the descent
         return search.path, gain
     for _ in range(perturbations):
         search.counters[0].logged = 0

@@ -19,7 +19,7 @@ from elgo.problem.files.tsplib import parse_tsplib
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import project
 from elgo.problem.solution import Solution
-from elgo.problem.stops import Stops
+from elgo.problem.stops import Stops, with_named_ends
 from elgo.search.fallback import fallback_routes
 from elgo.serve.errors import Refused
 from elgo.serve.limits import Limits
@@ -64,14 +64,15 @@ def make_problem(request: StoredRequest, limits: Limits | None = None) -> Proble
     """Return the problem of a request; the limits are those of a new one."""
     if request.file is not None:
         with _refusing("file", "file"):
-            problem = _parse_file(request.file)
+            problem, file = _parse_file(request.file), request.file
             _check_size(problem.instance.size, limits)
-            return problem
+            ended = with_named_ends(problem.instance, problem.stops, file.open, file.first, file.last)
+            return problem._replace(instance=ended)
     body = request.instance
     assert body is not None, "a request has an instance or a file"
     with _refusing("instance"):
         _check_size(max(len(body.coordinates or ()), len(body.matrix or ())), limits)
-        instance = _make_instance(body)
+        instance = _make_instance(body).with_ends(open=body.open, first=body.first, last=body.last)
         if body.names is not None and len(body.names) != instance.size:
             raise ElgoError(f"NAMES has {len(body.names)} names, expected {instance.size}")
     degrees = np.array(body.coordinates) if body.latlon else None

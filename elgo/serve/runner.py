@@ -25,7 +25,8 @@ from elgo.solve.pool import Job as PoolJob
 from elgo.solve.pool import Pool
 from elgo.solve.result import Improvement, Result
 
-SAVE_SECONDS = 0.2  # between two writes of what running jobs have found
+SAVE_SECONDS = 0.5  # between two writes of what running jobs have found
+DELETE_SECONDS, DELETED = 600.0, 100  # between two looks for jobs that are too old, and most that are deleted at once
 LOADING_SECONDS = 120.0  # for a policy to be loaded, or compiled the first time ever
 LEAST_SECONDS = 0.05  # of a search that goes on after a restart
 _ANY = Limits(max_seconds=1e12, max_nodes=10**12)  # jobs in the store were checked before
@@ -101,6 +102,7 @@ class Runner:
         self._wake = Event()
         self._closing = self._failing = False
         self._saved = 0.0
+        self._deleted = -DELETE_SECONDS
         if interrupted := store.requeue_interrupted():
             log.info("%d interrupted jobs go on", interrupted)
         self._pool = Pool(workers, low_priority=True)
@@ -154,6 +156,7 @@ class Runner:
                 if time.monotonic() - self._saved >= SAVE_SECONDS:
                     self._save(self._running.values())
                 self._start_waiting()
+                self._delete_old()
                 self._failing = False
             except Exception as error:  # what could not be stored is kept, and tried again
                 if not self._failing:
@@ -205,6 +208,13 @@ class Runner:
             running.handle = handle
             if running.stopped:
                 handle.stop()
+
+    def _delete_old(self) -> None:
+        """Delete jobs that ended too long ago."""
+        if time.monotonic() - self._deleted >= DELETE_SECONDS:
+            before = time.time() - self.limits.keep_days * 86_400
+            if self.store.delete_ended(before, DELETED) < DELETED:
+                self._deleted = time.monotonic()
 
     def _stop_late(self) -> None:
         """Stop policies that take too long; a search ends by itself."""

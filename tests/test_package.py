@@ -36,6 +36,12 @@ def test_every_public_name_has_a_docstring() -> None:
     assert not missing
 
 
+def test_wrong_input_is_an_elgo_error() -> None:
+    """No module raises a plain ValueError, which a caller could not tell from a bug."""
+    modules = (ROOT / "elgo").rglob("*.py")
+    assert [str(file) for file in modules if "raise ValueError" in file.read_text(encoding="utf-8")] == []
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'numba', 'scipy', 'rich', 'matplotlib'}"
     assert run(f"import elgo, sys; print({heavy} & set(sys.modules))").strip() == "set()"

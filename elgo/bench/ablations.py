@@ -9,6 +9,7 @@ from elgo.bench.published import published
 from elgo.bench.run import read_config, read_records
 from elgo.bench.sets import BenchSet
 from elgo.bench.tables import Table, mean_gap, reference_gaps
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 from elgo.train.config import Config, load_config
 
@@ -40,7 +41,7 @@ def make_variants(names: Sequence[str], steps: int, overrides: Sequence[str]) ->
     configs = {}
     for name in names:
         if name not in VARIANTS:
-            raise ValueError(f"--variants has {name!r}; there are {', '.join(VARIANTS)}")
+            raise ElgoError(f"--variants has {name!r}; there are {', '.join(VARIANTS)}")
         stage = steps // 2 if load_config(name).train.global_steps else 0
         budget = (f"train.steps={steps}", f"train.global_steps={stage}")
         configs[name] = load_config(name, [*SMALL, *budget, *COSTLY.get(name, ()), *overrides])

@@ -8,6 +8,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.search.construct import nearest_neighbour, random_insertion
 from elgo.search.savings import savings
@@ -27,13 +28,13 @@ class Baseline:
     package: str = ""  # to install
 
     def require(self) -> None:
-        """Import the package now, or raise ValueError saying how to install it."""
+        """Import the package now, or raise ElgoError saying how to install it."""
         try:
             if self.module:
                 importlib.import_module(self.module)
         except ImportError as error:
             needs = f"the baseline needs {self.package}, which cannot be imported ({error})"
-            raise ValueError(f"{self.name}: {needs}: pip install 'elgo[bench]'") from None
+            raise ElgoError(f"{self.name}: {needs}: pip install 'elgo[bench]'") from None
 
     @property
     def installed(self) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from elgo.bench.references import find_references
 from elgo.bench.sets import FILE_SETS, MEAN_COSTS, PART, PART_200, Selection, load_set, set_folder
 from elgo.bench.tables import Table
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 
 _VALIDATION = Path(__file__).parents[1] / "train" / "validation"
@@ -64,7 +65,7 @@ def load_group(name: str, data: Path, limit: int | None = None) -> list[Instance
         found = load_set("synthetic", data, Selection(name.split("_")[0], limit=limit, groups=(name,)))
     else:
         known = [*MEAN_COSTS, *(other for other in named_sets() if "_" in other)]
-        raise ValueError(f"{name}: no such set of instances of one size; there are {', '.join(known)}")
+        raise ElgoError(f"{name}: no such set of instances of one size; there are {', '.join(known)}")
     return [entry.instance for entry in found.entries]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from elgo.bench.run import Record, read_config, read_records
 from elgo.bench.tables import Table
+from elgo.problem.errors import ElgoError
 
 P_LIMIT = 0.05
 TOLERANCE = 0.01  # percent of the cost: a smaller mean difference is no regression, even if it is significant
@@ -21,13 +22,13 @@ def compare(a: str, b: str) -> Table:
     (folder_a, method_a), (folder_b, method_b) = _side(a), _side(b)
     records_a, records_b = _by_method(folder_a), _by_method(folder_b)
     if bool(method_a) != bool(method_b):
-        raise ValueError(f"{b if method_a else a}: name a method on both sides (FOLDER:METHOD) or on none")
+        raise ElgoError(f"{b if method_a else a}: name a method on both sides (FOLDER:METHOD) or on none")
     for folder, method, known in ((folder_a, method_a, records_a), (folder_b, method_b, records_b)):
         if method and method not in known:
-            raise ValueError(f"{folder}: has no method {method!r}; there are {', '.join(known)}")
+            raise ElgoError(f"{folder}: has no method {method!r}; there are {', '.join(known)}")
     pairs = [(method_a, method_b)] if method_a else [(name, name) for name in records_a if name in records_b]
     if not pairs:
-        raise ValueError(f"{b}: has no method in common with {a} ({', '.join(records_a)})")
+        raise ElgoError(f"{b}: has no method in common with {a} ({', '.join(records_a)})")
     rows = tuple(_row(f"{a} and {b}", x, y, records_a[x], records_b[y]) for x, y in pairs)
     note = f"paired over instances; WORSE: p < {P_LIMIT} and more than {TOLERANCE} % on average, or new failures"
     return Table(f"A = {a}, B = {b}", tuple(HEADER.split("|")), rows, (note,))
@@ -52,10 +53,10 @@ def _row(where: str, method_a: str, method_b: str, a: Mapping[str, Record], b: M
     common = [(one, b[name]) for name, one in a.items() if name in b and one.cost is not None]
     both = [(x.cost, y.cost, x.seconds, y.seconds) for x, y in common if y.cost is not None]
     if not both:
-        raise ValueError(f"{where}: methods {method_a!r} and {method_b!r} have no solved instance in common")
+        raise ElgoError(f"{where}: methods {method_a!r} and {method_b!r} have no solved instance in common")
     for x, y in common:
         if x.metric and y.metric and x.metric != y.metric:  # empty in folders of earlier versions
-            raise ValueError(f"{where}: costs of {x.instance} are {x.metric} and {y.metric}, rounded differently")
+            raise ElgoError(f"{where}: costs of {x.instance} are {x.metric} and {y.metric}, rounded differently")
     cost_a, cost_b, seconds_a, seconds_b = np.array(both, dtype=float).T
     changes = 100 * (cost_b / cost_a - 1)  # percent of A's cost
     difference, p, lost = changes.mean(), signed_rank(changes), len(common) - len(both)

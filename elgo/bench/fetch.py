@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from elgo.bench.sets import FILE_SETS, set_folder
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write, parse_tsplib
 
 TSPLIB = "http://comopt.ifi.uni-heidelberg.de/software/TSPLIB95"
@@ -28,9 +29,9 @@ def download(url: str) -> bytes:
 
 
 def fetch(name: str, data: Path, report: Callable[[str], None], open_url: Open = download) -> None:
-    """Download the missing files of a set; ValueError naming what is still missing if the site does not answer."""
+    """Download the missing files of a set; ElgoError naming what is still missing if the site does not answer."""
     if name not in FILE_SETS:
-        raise ValueError(f"{name}: no such set to fetch; there are {', '.join(FILE_SETS)}")
+        raise ElgoError(f"{name}: no such set to fetch; there are {', '.join(FILE_SETS)}")
     folder, stems = set_folder(name, data), FILE_SETS[name].names
     if name == "tsplib":
         urls = {f"{stem}.tsp": f"{TSPLIB}/tsp/{stem}.tsp.gz" for stem in stems}
@@ -47,7 +48,7 @@ def fetch(name: str, data: Path, report: Callable[[str], None], open_url: Open =
             reason = " ".join(str(error.reason if isinstance(error, urllib.error.URLError) else error).split())
             missing = [other for other in urls if not (folder / other).is_file()]
             shown = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else [])])
-            raise ValueError(
+            raise ElgoError(
                 f"{url}: cannot be fetched ({reason}); {len(missing)} of {len(urls)} files of {name} are missing in "
                 f"{folder} ({shown}): without a network, copy them there from {urlsplit(url).netloc}"
             ) from None
@@ -58,16 +59,16 @@ def fetch(name: str, data: Path, report: Callable[[str], None], open_url: Open =
 
 
 def _convert(file: str, raw: bytes, names: Sequence[str]) -> bytes:
-    """Return the content of a file from what the site answers; ValueError if that is something else."""
+    """Return the content of a file from what the site answers; ElgoError if that is something else."""
     if file.endswith(".csv"):  # from the list of optimal lengths on TSPLIB's page
         found = dict(_OPTIMUM.findall(re.sub(r"<[^>]*>", " ", raw.decode("latin-1"))))
         missing = [name for name in names if name not in found]
         if missing:
-            raise ValueError(f"has no optimum of {missing[0]}")
+            raise ElgoError(f"has no optimum of {missing[0]}")
         return "".join(["name,optimum\n", *(f"{name},{found[name]}\n" for name in names)]).encode()
     if file.endswith(".sol"):
         if b"Route" not in raw:
-            raise ValueError("has no line 'Route #1: ...'")
+            raise ElgoError("has no line 'Route #1: ...'")
         return raw
     content = gzip.decompress(raw) if file.endswith(".tsp") else raw
     parse_tsplib(content.decode("latin-1"), file)  # so that no error page is stored as a problem

@@ -29,6 +29,7 @@ from elgo.bench.baselines import BASELINES, Budget
 from elgo.decode.decoder import DecodeConfig, decode
 from elgo.decode.multistart import augmentations, best_solution, start_count
 from elgo.model.checkpoint import Model, Weights, as_policy, model_file, model_names, read_weights
+from elgo.problem.errors import ElgoError
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
@@ -130,20 +131,20 @@ def parse_methods(
         names = [baseline.name for baseline in able if baselines == "all" or baseline.installed]
     for name in names:
         if name not in BASELINES:
-            raise ValueError(f"--baselines has {name!r}; there are {', '.join(BASELINES)}, or all, or installed")
+            raise ElgoError(f"--baselines has {name!r}; there are {', '.join(BASELINES)}, or all, or installed")
         if BASELINES[name].limited and not limits:
-            raise ValueError(f"--baselines has {name!r}, which needs a time limit: give --time-limits 1,5")
+            raise ElgoError(f"--baselines has {name!r}, which needs a time limit: give --time-limits 1,5")
         texts = [f"{name}@{seconds:g}" for seconds in sorted(limits)] if BASELINES[name].limited else [name]
         found += map(parse_method, texts)
     if not found:
-        raise ValueError(f"--methods is {methods!r} and --baselines is {baselines!r}: there is nothing to run")
+        raise ElgoError(f"--methods is {methods!r} and --baselines is {baselines!r}: there is nothing to run")
     names = [method.name for method in found]
     for position, method in enumerate(found):
         if names.count(method.name) > 1:
-            raise ValueError(f"--methods has {method.name!r} twice; LABEL=FILE.safetensors gives a method another name")
+            raise ElgoError(f"--methods has {method.name!r} twice; LABEL=FILE.safetensors gives a method another name")
         if method.seconds_of is not None and method.seconds_of not in names[:position]:
             what = f"{method.seconds_of!r} is neither a number of seconds above 0 nor a method before it"
-            raise ValueError(f"--methods has {method.name!r}, but {what}")
+            raise ElgoError(f"--methods has {method.name!r}, but {what}")
     return found
 
 
@@ -158,7 +159,7 @@ def _parse_seconds(option: str, text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < 1e6:
-        raise ValueError(f"{option} has {text.strip()!r}, which is not a number of seconds above 0")
+        raise ElgoError(f"{option} has {text.strip()!r}, which is not a number of seconds above 0")
     return seconds
 
 
@@ -172,9 +173,9 @@ def parse_method(text: str) -> Method:
     if solver == SEARCH or solver in BASELINES:
         limited = solver == SEARCH or BASELINES[solver].limited
         if limited and not timed:
-            raise ValueError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
+            raise ElgoError(f"--methods has {text!r}, which needs a time limit: write {solver}@5 for 5 seconds")
         if timed and not limited:
-            raise ValueError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
+            raise ElgoError(f"--methods has {text!r}, but {solver} does not search: it takes no time limit")
         baseline = None if solver == SEARCH else solver
         return Method(solver + at_seconds, baseline, seconds=seconds, seconds_of=seconds_of)
     rollouts = solver.removesuffix("+search")
@@ -184,15 +185,15 @@ def parse_method(text: str) -> Method:
     label, _, model = before.rpartition("=")
     if not _is_file(model) and before not in model_names():
         known = [*model_names(), "FILE.safetensors", "elgo@SECONDS", *BASELINES]
-        raise ValueError(f"--methods has {text!r}; there are {', '.join(known)}")
+        raise ElgoError(f"--methods has {text!r}; there are {', '.join(known)}")
     name = label or _label(Path(model))
     if solver != rollouts and timed and protocol == "x8":
         return Method(f"{name}+search{at_seconds}", model=model, seconds=seconds, seconds_of=seconds_of)
     if solver != rollouts or timed:
-        raise ValueError(f"--methods has {text!r}; to search from a model's solution, write {before}+search@5")
+        raise ElgoError(f"--methods has {text!r}; to search from a model's solution, write {before}+search@5")
     counts = _COUNTS.fullmatch(protocol)
     if not counts and protocol not in PROTOCOLS:
-        raise ValueError(f"--methods has {text!r}; a colon is followed by {', '.join(PROTOCOLS)} or STARTSxSYMMETRIES")
+        raise ElgoError(f"--methods has {text!r}; a colon is followed by {', '.join(PROTOCOLS)} or STARTSxSYMMETRIES")
     starts, symmetries = (int(counts[1]), int(counts[2])) if counts else PROTOCOLS[protocol]
     return Method(name + ("" if protocol == "x8" else f":{protocol}"), None, model, starts, symmetries)
 
@@ -222,13 +223,13 @@ def fingerprint(method: Method, problems: Iterable[ProblemName]) -> str:
 
 
 def check(methods: Sequence[Method], problems: Iterable[ProblemName], device: str = "auto") -> None:
-    """Raise ValueError for a method that solves none of the problems, or that misses its package, weights or device."""
+    """Raise ElgoError for a method that solves none of the problems, or that misses its package, weights or device."""
     for method in methods:
         if method.baseline:
             BASELINES[method.baseline].require()
         supported = [problem for problem in problems if method.supports(problem)]
         if not supported:
-            raise ValueError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
+            raise ElgoError(f"{method.name}: cannot solve a {' or '.join(sorted(problems)).upper()}")
         if method.model is not None:
             for problem in supported:
                 as_policy(method.model, problem, device)

@@ -22,6 +22,7 @@ from elgo.bench.run import BenchConfig, Record, read_config, read_records
 from elgo.bench.tables import PUBLISHED, Table, complete_means, format_mean_seconds
 from elgo.model.cards import read_cards
 from elgo.model.checkpoint import SHIPPED, read_weights
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 
 Kind = Literal["gap", "gap of means", "seconds"]
@@ -169,7 +170,7 @@ def parse_tables(text: str) -> list[int]:
     for part in text.split(","):
         low, _, high = part.strip().partition("-")
         if not (low.isdigit() and (high or low).isdigit() and 1 <= int(low) <= int(high or low) <= NUMBERS[-1]):
-            raise ValueError(f"--table has {part.strip()!r}; write numbers from 1 to {NUMBERS[-1]}, 1-3, or all")
+            raise ElgoError(f"--table has {part.strip()!r}; write numbers from 1 to {NUMBERS[-1]}, 1-3, or all")
         found += range(int(low), int(high or low) + 1)
     return list(dict.fromkeys(found))
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.problem.distances import Metric
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 from elgo.problem.instance import Instance
 from elgo.problem.task import Task
@@ -53,9 +54,9 @@ def read_references(file: Path) -> References:
         with np.load(file, allow_pickle=False) as stored:
             cost, checksums, metric, solver = (stored[name] for name in FIELDS)
     except (OSError, EOFError, KeyError, ValueError) as error:
-        raise ValueError(f"{file}: not a file of reference costs ({error})") from None
+        raise ElgoError(f"{file}: not a file of reference costs ({error})") from None
     if cost.ndim != 1 or cost.shape != checksums.shape or not (cost > 0).all():
-        raise ValueError(f"{file}: cost has shape {cost.shape}, must be positive numbers, one for each checksum")
+        raise ElgoError(f"{file}: cost has shape {cost.shape}, must be positive numbers, one for each checksum")
     return References(cost, checksums, str(metric), str(solver))
 
 
@@ -68,7 +69,7 @@ def find_references(name: str, instances: Sequence[Instance], data: Path) -> Ref
         if file.is_file() and (found := read_references(file)).fits(instances):
             metric = instances[0].metric.value
             if found.metric != metric:
-                raise ValueError(f"{file}: costs are {found.metric}, but those of {name} are {metric}: other rounding")
+                raise ElgoError(f"{file}: costs are {found.metric}, but those of {name} are {metric}: other rounding")
             return found
     return None
 
@@ -104,9 +105,9 @@ def make_references(
     if file.is_file():
         stored = read_references(file)
         if not stored.fits(instances):
-            raise ValueError(f"{file}: holds costs of other instances than {name}; move it away")
+            raise ElgoError(f"{file}: holds costs of other instances than {name}; move it away")
         if stored.solver != solver:
-            raise ValueError(f"{file}: was made by {stored.solver}, now it would be {solver}; move it away")
+            raise ElgoError(f"{file}: was made by {stored.solver}, now it would be {solver}; move it away")
         costs = stored.cost.tolist()
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +124,7 @@ def _solve(instance: Instance, seconds: float, seed: int) -> float:
     from elgo.train.labelling import label_cvrp, label_tsp  # loads compiled kernels, which reading does not need
 
     if instance.metric is not Metric.EXACT:
-        raise ValueError(f"{instance.name}: metric is {instance.metric.value}; references are made of unrounded sets")
+        raise ElgoError(f"{instance.name}: metric is {instance.metric.value}; references are made of unrounded sets")
     if instance.problem == "tsp":
         return label_tsp(Task(instance.coords), seconds).cost
     demand, capacity = instance.units()

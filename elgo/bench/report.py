@@ -20,6 +20,7 @@ from elgo.bench.published import published
 from elgo.bench.run import BenchConfig, Record, read_config, read_records, write_csv
 from elgo.bench.sets import MEAN_COSTS
 from elgo.bench.tables import PUBLISHED, Table, instance_table, main_table, relative_gaps
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 
 MAX_LISTED = 1000  # instances in the table of the page; more are in results.csv
@@ -34,7 +35,7 @@ def write_report(path: Path, with_published: bool = True) -> Table:
     """Write results.csv, tables, pictures and report.html into the folder of a benchmark; return the main table."""
     config, records = read_config(path), list(read_records(path))
     if not records:
-        raise ValueError(f"{path / 'results.jsonl'}: has no results yet")
+        raise ElgoError(f"{path / 'results.jsonl'}: has no results yet")
     records.sort(key=lambda record: config.methods.index(record.method))  # instances stay in the order of the set
     machine = config.machine
     hardware = f"{machine['processor']}, {machine['cores']} cores" if "cores" in machine else machine["processor"]

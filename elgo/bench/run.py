@@ -25,6 +25,7 @@ from elgo.bench.baselines import BASELINES
 from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
 from elgo.model.device import find_device, is_gpu
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write, lock_file
 from elgo.problem.solution import gap
 
@@ -147,13 +148,13 @@ class BenchFolder:
             _check_same(stored, read_config(path), config)
         else:
             if path.exists() and any(path.iterdir()):
-                raise ValueError(f"{path}: --folder is not empty and holds no benchmark; name another one")
+                raise ElgoError(f"{path}: --folder is not empty and holds no benchmark; name another one")
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(stored, json.dumps(asdict(config), indent=2) + "\n")
         self.file = open(path / "results.jsonl", "a")  # noqa: SIM115
         if not lock_file(self.file):
             self.file.close()
-            raise ValueError(f"{path}: another process is running this benchmark")
+            raise ElgoError(f"{path}: another process is running this benchmark")
         self.file.truncate((path / "results.jsonl").read_bytes().rfind(b"\n") + 1)  # a line may have been cut short
         self.records = {record.key: record for record in read_records(path)}
 
@@ -188,11 +189,11 @@ def _with_reference(record: Record, best_known: Mapping[str, float | None]) -> R
 
 
 def _check_same(stored: Path, old: BenchConfig, new: BenchConfig) -> None:
-    """Raise ValueError if the two configs are not of the same benchmark."""
+    """Raise ElgoError if the two configs are not of the same benchmark."""
     for name in DECISIVE:
         was, now = (json.dumps(getattr(config, name)) for config in (old, new))
         if was != now:
-            raise ValueError(
+            raise ElgoError(
                 f"{stored}: {name} is {was:.120}, now it would be {now:.120}: "
                 "the folder holds another benchmark; name a new --folder"
             )
@@ -202,12 +203,12 @@ def read_config(path: Path) -> BenchConfig:
     """Return the config in the folder of a benchmark."""
     file = path / "config.json"
     if not file.is_file():
-        raise ValueError(f"{path}: is not the folder of a benchmark (it has no config.json)")
+        raise ElgoError(f"{path}: is not the folder of a benchmark (it has no config.json)")
     names = [entry.name for entry in fields(BenchConfig)]
     try:
         return BenchConfig(**{name: value for name, value in json.loads(file.read_text()).items() if name in names})
     except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{file}: not the config of a benchmark ({error})") from None
+        raise ElgoError(f"{file}: not the config of a benchmark ({error})") from None
 
 
 def read_records(path: Path) -> Iterator[Record]:

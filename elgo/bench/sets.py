@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elgo.bench.references import with_references
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import COST_TABLES, problem_files, read, read_solution
 from elgo.problem.files.arrays import ARRAY_SUFFIXES, read_instances
 from elgo.problem.files.text import is_number, is_possible_cost, read_text
@@ -117,7 +118,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.problem not in (None, *PROBLEMS):
-            raise ValueError(f"--problem is {self.problem!r}, must be tsp or cvrp")
+            raise ElgoError(f"--problem is {self.problem!r}, must be tsp or cvrp")
 
     @property
     def problems(self) -> list[ProblemName]:
@@ -145,7 +146,7 @@ def load_set(name: str, data: Path | None = None, selection: Selection | None = 
         found = _array_file(Path(name))
     else:
         known = ", ".join([*FILE_SETS, *GENERATED])
-        raise ValueError(f"{name}: no such set or folder, and no .npz or .pkl file; the sets are {known}")
+        raise ElgoError(f"{name}: no such set or folder, and no .npz or .pkl file; the sets are {known}")
     return _select(found, selection)
 
 
@@ -174,7 +175,7 @@ def _file_set(name: str, data: Path) -> BenchSet:
     files = [file for file in here if file.is_file()]
     if not files:
         folders = ", ".join(str(data / below) for below in known.folders)
-        raise ValueError(
+        raise ElgoError(
             f"{data}: --data has no file of the set {name}, such as {here[0].name} (looked in {folders}); "
             f"name another folder, set ELGO_DATA, or run: elgo data fetch {name}"
         )
@@ -195,7 +196,7 @@ def _folder(folder: Path) -> BenchSet:
     instances = read_files(problem_files(folder))
     name, count = Counter(instance.name for instance in instances).most_common(1)[0]
     if count > 1:
-        raise ValueError(f"{folder}: two problem files are called {name}")
+        raise ElgoError(f"{folder}: two problem files are called {name}")
     groups = ("<=200", "200-1000", ">1000")
     entries = [Entry(groups[(it.customers > 200) + (it.customers > 1000)], it) for it in instances]
     entries.sort(key=lambda entry: groups.index(entry.group))
@@ -209,22 +210,22 @@ def _array_file(file: Path) -> BenchSet:
 
 
 def read_files(files: Sequence[Path]) -> list[Instance]:
-    """Return the problems in the files of a folder, named like these; ValueError for a broken best-known cost."""
+    """Return the problems in the files of a folder, named like these; ElgoError for a broken best-known cost."""
     instances = [read(file) for file in files]
     table, costs = _cost_table(files[0].parent)
     cells = [costs.get(file.stem, costs.get(it.name)) for file, it in zip(files, instances, strict=True)]
     if costs and set(cells) == {None}:
-        raise ValueError(f"{table}: has no row for any of the {len(files)} problem files beside it")
+        raise ElgoError(f"{table}: has no row for any of the {len(files)} problem files beside it")
     for file, instance, cell in zip(files, instances, cells, strict=True):
         beside = [file.with_name(file.stem + suffix) for suffix in (".sol", ".opt.tour")]
         found = next((path for path in beside if path.exists()), None)
         if found:
             solution = read_solution(found, instance)
             if not solution.feasible:
-                raise ValueError(f"{found}: is not a solution of {instance.name}: {solution.violations[0]}")
+                raise ElgoError(f"{found}: is not a solution of {instance.name}: {solution.violations[0]}")
         elif cell is not None and not (is_number(cell) and is_possible_cost(float(cell), instance.metric)):
             kind = "a whole number" if instance.metric.rounded else "a number"
-            raise ValueError(f"{table}: cost of {file.stem} is {cell!r}, expected {kind} above 0")
+            raise ElgoError(f"{table}: cost of {file.stem} is {cell!r}, expected {kind} above 0")
     return [replace(instance, name=file.stem) for file, instance in zip(files, instances, strict=True)]
 
 
@@ -237,7 +238,7 @@ def _cost_table(folder: Path) -> tuple[Path, dict[str, str]]:
         rows = list(csv.reader(read_text(files[0], (".csv",)).splitlines()))
     except (csv.Error, ValueError) as error:
         reason = str(error).removeprefix(f"{files[0]}: ")
-        raise ValueError(f"{files[0]}: not a table of costs, rows NAME,...,cost ({reason})") from None
+        raise ElgoError(f"{files[0]}: not a table of costs, rows NAME,...,cost ({reason})") from None
     return files[0], {row[0].strip(): row[-1].strip() for row in rows if row}
 
 
@@ -301,7 +302,7 @@ def _scaling(selection: Selection) -> BenchSet:
 
 
 def _select(found: BenchSet, selection: Selection) -> BenchSet:
-    """Return the selected part of a set; ValueError if it is empty, or if a name matches nothing."""
+    """Return the selected part of a set; ElgoError if it is empty, or if a name matches nothing."""
     entries = [entry for entry in found.entries if entry.instance.problem in selection.problems]
     if selection.instances is not None:
         names = _matching([entry.instance.name for entry in found.entries], found.name, selection.instances)
@@ -313,7 +314,7 @@ def _select(found: BenchSet, selection: Selection) -> BenchSet:
         entries = [entry for members in by_group for entry in members[: selection.limit]]
     if not entries:
         count = len(found.entries)
-        raise ValueError(f"{found.name}: no instance is left of {count} with --problem {selection.problem}")
+        raise ElgoError(f"{found.name}: no instance is left of {count} with --problem {selection.problem}")
     return replace(found, entries=entries)
 
 
@@ -323,6 +324,6 @@ def _matching(names: Sequence[str], set_name: str, text: str) -> set[str]:
     for pattern in filter(None, (part.strip() for part in SELECTIONS.get(text, text).split(","))):
         matched = {name for name in names if fnmatchcase(name, pattern) or name.startswith(f"{pattern}-")}
         if not matched:
-            raise ValueError(f"{set_name}: --instances has {pattern!r}, which matches none of {len(names)} names")
+            raise ElgoError(f"{set_name}: --instances has {pattern!r}, which matches none of {len(names)} names")
         selected |= matched
     return selected

@@ -8,6 +8,7 @@ from elgo.bench.methods import Method, Options, run_method
 from elgo.bench.sets import Selection, load_set
 from elgo.bench.tables import Table
 from elgo.model.cards import Card
+from elgo.problem.errors import ElgoError
 
 TOLERANCE = 0.1  # percent of the mean cost: another processor rounds otherwise, and may turn a move or two
 SAME = "as in the card"
@@ -18,7 +19,7 @@ def measure_check(card: Card, folder: Path) -> float:
     check, problem = card.check, card.config.problem
     found = load_set("uniform", selection=Selection(problem, limit=check.instances))
     if found.groups != [check.set]:
-        raise ValueError(f"{folder / card.name}.toml: check.set is {check.set!r}, must be {found.groups[0]!r}")
+        raise ElgoError(f"{folder / card.name}.toml: check.set is {check.set!r}, must be {found.groups[0]!r}")
     file = str(folder / f"{card.name}.safetensors")
     method = Method(card.name, None, file, check.starts, check.symmetries)
     answers = run_method(method, [entry.instance for entry in found.entries], Options())

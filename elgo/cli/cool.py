@@ -8,6 +8,7 @@ import typer
 
 from elgo.cli.inputs import DeviceOption
 from elgo.cli.train import DataOption, QuietOption, ThreadsOption, train_with_progress
+from elgo.problem.errors import ElgoError
 
 
 def cool(
@@ -28,7 +29,7 @@ def cool(
     That is done in a branch from the run's last checkpoint; the run itself stays as it is.
     """
     if bool(minutes) == bool(steps):
-        raise ValueError("give either --minutes or --steps: how long the rate falls")
+        raise ElgoError("give either --minutes or --steps: how long the rate falls")
 
     from elgo.model.checkpoint import read_weights
     from elgo.model.rollout import torch_threads

@@ -8,13 +8,10 @@ import typer
 
 def info(weights: Annotated[Path, typer.Argument(metavar="FILE", help="Weights file (.safetensors).")]) -> None:
     """Describe a weights file: its network and training. The models of the package: elgo models."""
-    from safetensors import SafetensorError, safe_open
+    from elgo.model.checkpoint import open_weights
 
-    try:
-        with safe_open(weights, framework="numpy") as tensors:
-            header = tensors.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{weights}: not a safetensors file ({error})") from error
+    with open_weights(weights) as tensors:
+        header = tensors.metadata() or {}
     print(weights)
     for key, value in sorted(header.items()):
         if value:

@@ -1,19 +1,28 @@
 """The inputs of `elgo solve`, read and checked before any work is done."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from elgo.model.device import check_device, find_device
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import ProblemFile, problem_files, read_problem, read_solution
+from elgo.problem.files.text import errors_name
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
+from elgo.problem.stops import with_named_ends
 from elgo.search.fallback import fallback_routes
-from elgo.solve.config import ModelName
+from elgo.solve.config import ModelName, SolveConfig, check_warm_start
+
+# The fields of SolveConfig in its messages, which are options here; what is quoted stays as it is.
+_FIELDS = re.compile(
+    r"'[^']*'|^\w+|\w+_\w+|(?<=with )model|(?<=[;:] )start\b|(?<=and )(start|last)\b"
+    r"|(?<=, )vehicles|(?<=give )first"
+)
 
 
 def check_device_option(name: str) -> str:
@@ -50,9 +59,9 @@ def read_all(
     given = {"--capacity": None if capacity is None else f"{capacity:g}", "--depot": depot, "--matrix": matrix}
     for option, value in given.items():
         if value is not None and not any(is_csv):
-            raise ValueError(f"{files[0]}: {option} is {value}, but only CSV files take it")
+            raise ElgoError(f"{files[0]}: {option} is {value}, but only CSV files take it")
     if matrix is not None and len(files) > 1:
-        raise ValueError(f"{matrix}: --matrix belongs to one file of stops, but there are {len(files)}")
+        raise ElgoError(f"{matrix}: --matrix belongs to one file of stops, but there are {len(files)}")
     return [
         read_problem(file, capacity, depot, matrix) if csv else read_problem(file)
         for file, csv in zip(files, is_csv, strict=True)
@@ -60,51 +69,49 @@ def read_all(
 
 
 def set_ends(
-    instances: Sequence[Instance], files: Sequence[Path], open_routes: bool, first: int | None, last: int | None
+    problems: Sequence[ProblemFile], files: Sequence[Path], open_routes: bool, first: str | None, last: str | None
 ) -> list[Instance]:
-    """Return the instances with open routes, or with the first or last stop that is named by its number in the file."""
-    ends: dict[str, int | None] = {"first": first, "last": last}
+    """Return the instances with open routes, or with the first or last stop that is named."""
     changed = []
-    for file, instance in zip(files, instances, strict=True):
-        nodes: dict[str, int | None] = {}
-        for name, number in ends.items():
-            if number is not None and instance.problem == "cvrp":
-                raise ElgoError(
-                    f"{file}: --{name} is {number}, but only a TSP takes it: CVRP routes begin at the depot"
-                )
-            found = np.flatnonzero(instance.labels == number)
-            if number is not None and len(found) == 0:
-                raise ElgoError(f"{file}: --{name} is {number}, but no node has this number")
-            nodes[name] = None if number is None else int(found[0])
-        if first is not None and first == last and instance.size > 1:
-            raise ElgoError(f"{file}: --first and --last are both {first}; for a tour that returns give --first alone")
-        changed.append(instance.with_ends(open=open_routes, **nodes))
+    for file, problem in zip(files, problems, strict=True):
+        with errors_name(file), options_named():
+            changed.append(with_named_ends(problem.instance, problem.stops, open_routes, first, last))
     return changed
 
 
 def check_vehicles(vehicles: int, files: Sequence[Path], instances: Sequence[Instance], must_fit: bool) -> None:
-    """Raise ValueError if all files are TSPs, or if `must_fit` and an instance needs more vehicles."""
+    """Raise ElgoError if all files are TSPs, or if `must_fit` and an instance needs more vehicles."""
     if all(instance.problem == "tsp" for instance in instances):
-        raise ValueError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
+        raise ElgoError(f"{files[0]}: --vehicles is {vehicles}, but only a CVRP takes it")
     if must_fit:
         for instance in instances:
             fallback_routes(instance, vehicles)
 
 
-def read_warm_start(file: Path, files: Sequence[Path], instances: Sequence[Instance], vehicles: int | None) -> Solution:
+@contextmanager
+def options_named() -> Iterator[None]:
+    """Name the options in messages about fields of SolveConfig that are raised within the block."""
+    try:
+        yield
+    except ElgoError as error:
+        raise ElgoError(_FIELDS.sub(_option, str(error))) from None
+
+
+def _option(field: re.Match[str]) -> str:
+    return field[0] if field[0].startswith("'") else f"--{field[0].replace('_', '-')}"
+
+
+def read_warm_start(file: Path, files: Sequence[Path], instances: Sequence[Instance], config: SolveConfig) -> Solution:
     """Return the solution of the one problem file to start from."""
     if len(files) > 1:
-        raise ValueError(f"{file}: --warm-start is a solution of one problem file, but there are {len(files)}")
+        raise ElgoError(f"{file}: --warm-start is a solution of one problem file, but there are {len(files)}")
     solution = read_solution(file, instances[0])
-    if solution.violations:
-        raise ValueError(f"{file}: --warm-start is not a solution of {files[0]}: {solution.violations[0]}")
-    if vehicles is not None and len(solution.routes) > vehicles:
-        raise ValueError(f"{file}: --warm-start has {len(solution.routes)} routes, --vehicles is {vehicles}")
-    return solution
+    with errors_name(file), options_named():
+        return check_warm_start(solution, instances[0], config)
 
 
 def check_model(name: ModelName, instances: Sequence[Instance]) -> None:
-    """Raise ValueError if the model does not exist for the problem of an instance."""
+    """Raise ElgoError if the model does not exist for the problem of an instance."""
     from elgo.model.checkpoint import load_weights
 
     for problem in {instance.problem for instance in instances}:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elgo import __version__
-from elgo.problem.distances import Metric
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import ROUTES_SUFFIX, ProblemFile, append_line, atomic_write, write_solution
 from elgo.problem.files.text import errors_name
 from elgo.problem.itinerary import itineraries
@@ -63,19 +63,19 @@ class Outputs:
     solutions: Path | None = None
     plot: Path | None = None
     plot_history: Path | None = None
-    plot_format: PlotFormat = PlotFormat.png
+    plot_format: PlotFormat | None = None  # of pictures in a folder; default: png
     routes: Path | None = None
     geojson: Path | None = None
     map_file: Path | None = None
     tiles: str | None = None
 
     def prepare(self, files: Sequence[Path], problems: Sequence[ProblemFile], inputs: Sequence[Path]) -> None:
-        """Create the folders; raise ValueError or OSError now for what could not be written after the solving.
+        """Create the folders; raise ElgoError or OSError now for what could not be written after the solving.
 
         `inputs` are all files that are read: no output may replace one.
         """
         if self.tiles is not None and self.map_file is None:
-            raise ValueError(f"--tiles is {self.tiles}, but there is no --map")
+            raise ElgoError(f"--tiles is {self.tiles}, but there is no --map")
         for file, problem in zip(files, problems, strict=True):
             self._check_places(file, problem)
         if self.solutions:
@@ -83,7 +83,7 @@ class Outputs:
         folder = self.solutions and self.solutions.resolve()
         for file in files:
             if file.suffix.lower() in (".vrp", ".csv") and file.parent.resolve() == folder:
-                raise ValueError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
+                raise ElgoError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
         kinds = list(self._kinds())
         for kind in kinds:
             _check_kind(kind, files)
@@ -93,7 +93,7 @@ class Outputs:
             check_file(option, path, sources)
             other = seen.setdefault(path.resolve(), option)
             if other != option:
-                raise ValueError(f"{path}: {other} and {option} name the same file")
+                raise ElgoError(f"{path}: {other} and {option} name the same file")
         if self.solutions:
             _make_folder("--solutions", self.solutions)
 
@@ -123,6 +123,11 @@ class Outputs:
             atomic_write(self.json_file, format_json(solved))
 
     @property
+    def has_picture_folder(self) -> bool:
+        """True if pictures go into a folder, in the format that is asked for."""
+        return any(kind.suffixes == FORMATS and not kind.is_file for kind in self._kinds())
+
+    @property
     def json_on_stdout(self) -> bool:
         """True if JSON goes to stdout, and the table to stderr."""
         return self.json_file == STDOUT
@@ -132,7 +137,7 @@ class Outputs:
         return self.json_file is not None and self.json_file.suffix.lower() == ".jsonl"
 
     def _kinds(self) -> Iterator[_Kind]:
-        picture = f".{self.plot_format.value}"
+        picture = f".{(self.plot_format or PlotFormat.png).value}"
         for option, path, suffixes, ending in (
             ("--plot", self.plot, FORMATS, picture),
             ("--plot-history", self.plot_history, FORMATS, f".history{picture}"),
@@ -156,13 +161,13 @@ class Outputs:
                 yield "--solutions", _solution_file(self.solutions, file, problem.instance.problem)
 
     def _check_places(self, file: Path, problem: ProblemFile) -> None:
-        """Raise ValueError if a map or GeoJSON is asked for and the file has no places for it."""
+        """Raise ElgoError if a map or GeoJSON is asked for and the file has no places for it."""
         instance, stops, _ = problem
         if self.geojson and stops.degrees is None:
             found = "x, y" if instance.has_coords else "no coordinates"
-            raise ValueError(f"{file}: --geojson needs latitude and longitude, but the file has {found}")
+            raise ElgoError(f"{file}: --geojson needs latitude and longitude, but the file has {found}")
         if self.map_file and stops.degrees is None and not instance.has_coords:
-            raise ValueError(f"{file}: --map needs coordinates, but the file has none")
+            raise ElgoError(f"{file}: --map needs coordinates, but the file has none")
         if self.tiles is not None:
             with errors_name(f"{file}: --tiles"):
                 tile_url(self.tiles, stops)
@@ -173,49 +178,49 @@ def _solution_file(folder: Path, file: Path, problem: str) -> Path:
 
 
 def _check_kind(kind: _Kind, files: Sequence[Path]) -> None:
-    """Create the folder; raise ValueError if outputs of these files cannot be written there."""
+    """Create the folder; raise ElgoError if outputs of these files cannot be written there."""
     option, path, suffixes, _ = kind
     if kind.is_file:
         if len(files) > 1:
-            raise ValueError(f"{path}: {option} names one file for {len(files)} problem files; name a folder")
+            raise ElgoError(f"{path}: {option} names one file for {len(files)} problem files; name a folder")
         return
     if path.suffix and not path.is_dir():
-        raise ValueError(f"{path}: {option} ends in {path.suffix!r}; name a {' or '.join(suffixes)} file, or a folder")
+        raise ElgoError(f"{path}: {option} ends in {path.suffix!r}; name a {' or '.join(suffixes)} file, or a folder")
     _check_names(files)
     _make_folder(option, path)
 
 
 def check_file(option: str, file: Path, inputs: Collection[Path] = ()) -> None:
-    """Create the folder of a file; raise ValueError if the file could not be written, or is one of the inputs.
+    """Create the folder of a file; raise ElgoError if the file could not be written, or is one of the inputs.
 
     The inputs are resolved paths.
     """
     if file.is_symlink():
-        raise ValueError(f"{file}: {option} is a symbolic link, which is never replaced")
+        raise ElgoError(f"{file}: {option} is a symbolic link, which is never replaced")
     if file.exists() and not file.is_file():  # a folder, or a device that an atomic write would replace
-        raise ValueError(f"{file}: {option} is not a regular file")
+        raise ElgoError(f"{file}: {option} is not a regular file")
     if file.resolve() in inputs:
-        raise ValueError(f"{file}: {option} is an input, which is never overwritten")
+        raise ElgoError(f"{file}: {option} is an input, which is never overwritten")
     _make_folder(option, file.parent)
 
 
 def _make_folder(option: str, folder: Path) -> None:
-    """Create the folder, or raise ValueError if that is impossible or it is not writable."""
+    """Create the folder, or raise ElgoError if that is impossible or it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{folder}: {option} folder cannot be created: {error.strerror}") from error
+        raise ElgoError(f"{folder}: {option} folder cannot be created: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{folder}: {option} folder is not writable")
+        raise ElgoError(f"{folder}: {option} folder is not writable")
 
 
 def _check_names(files: Sequence[Path]) -> None:
-    """Raise ValueError if two files would have outputs of the same name."""
+    """Raise ElgoError if two files would have outputs of the same name."""
     stems: dict[str, Path] = {}
     for file in files:
         other = stems.setdefault(file.stem, file)
         if other != file:
-            raise ValueError(f"{file}: output name {file.stem!r} is that of {other} too")
+            raise ElgoError(f"{file}: output name {file.stem!r} is that of {other} too")
 
 
 def format_json(solved: Sequence[Solved]) -> str:
@@ -237,7 +242,7 @@ def _record(solved: Solved) -> dict[str, Any]:
         "capacity": _number(instance.capacity),
         "open": instance.open,
         "cost": _number(result.cost),
-        "unit": {Metric.HAVERSINE: "m", Metric.GEO: "km"}.get(instance.metric),
+        "unit": instance.metric.unit or None,
         "best_known": _number(instance.best_known),
         "gap": result.gap,
         "feasible": result.solution.feasible,

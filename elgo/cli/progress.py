@@ -69,6 +69,7 @@ class _Running:
     fraction: float = 0.0
     first: tuple[float, float] = (math.inf, 0.0)  # time and fraction of the first report
     estimated: bool = False  # in a line
+    line: str = ""  # the last one that was printed
 
     def done(self) -> float:
         """Return the length of the bar, 0 to 1."""
@@ -209,7 +210,10 @@ class BatchProgress:
         if first_estimate or time.monotonic() - running.last_line > LINE_SECONDS:
             running.last_line = time.monotonic()
             running.estimated = running.estimated or first_estimate
-            self._print(f"{running.title}: {', '.join(running.facts())}")
+            line = f"{running.title}: {', '.join(running.facts())}"
+            if line != running.line:  # it stays the same while kernels are loaded
+                self._print(line)
+            running.line = line
 
     def _print(self, line: str) -> None:
         if self.on_terminal:

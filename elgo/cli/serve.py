@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from elgo.problem.errors import ElgoError
+
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen at; 0.0.0.0 lets other machines in.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")]
 StoreFile = Annotated[
@@ -30,6 +32,7 @@ MaxSeconds = Annotated[float, typer.Option(min=0.01, metavar="SECONDS", help="Lo
 MaxNodes = Annotated[int, typer.Option(min=3, help="Largest instance.")]
 MaxQueue = Annotated[int, typer.Option(min=1, help="Jobs that may wait; others are answered with 429.")]
 MaxBody = Annotated[int, typer.Option(min=1, max=1024, metavar="MB", help="Largest request.")]
+Keep = Annotated[float, typer.Option(min=0.001, metavar="DAYS", help="Time after which jobs that ended are deleted.")]
 Cors = Annotated[
     list[str] | None,
     typer.Option(metavar="ORIGIN", help="Let pages of another site use the service, such as https://example.org."),
@@ -46,19 +49,21 @@ def serve(
     max_nodes: MaxNodes = 10_001,
     max_queue: MaxQueue = 100,
     max_body: MaxBody = 16,
+    keep: Keep = 30.0,
     cors: Cors = None,
 ) -> None:
     """Serve a page and an HTTP interface that solve instances. Jobs survive restarts. Needs elgo[serve]."""
     missing = [name for name in ("fastapi", "uvicorn", "multipart") if importlib.util.find_spec(name) is None]
     if missing:
-        raise ValueError(f"elgo serve needs {missing[0]}: pip install 'elgo[serve]'")
+        raise ElgoError(f"elgo serve needs {missing[0]}: pip install 'elgo[serve]'")
     if token is not None and not token.strip():
-        raise ValueError("--token is empty")
+        raise ElgoError("--token is empty")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")  # the cores belong to the workers
 
+    from elgo.problem.cores import available_cores
     from elgo.serve.limits import MEGABYTE, Limits
-    from elgo.serve.server import default_store, default_workers, run_server
+    from elgo.serve.server import default_store, run_server
 
-    limits = Limits(max_seconds, max_nodes, max_queue, max_body * MEGABYTE)
-    run_server(host, port, store or default_store(), workers or default_workers(), limits, token, cors or ())
+    limits = Limits(max_seconds, max_nodes, max_queue, max_body * MEGABYTE, keep_days=keep)
+    run_server(host, port, store or default_store(), workers or available_cores(), limits, token, cors or ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from elgo.cli.inputs import (
     check_model,
     check_vehicles,
     expand_folders,
+    options_named,
     read_all,
     read_warm_start,
     set_ends,
@@ -33,8 +33,7 @@ from elgo.solve.result import Result, format_table
 if TYPE_CHECKING:
     from elgo.solve.batch import BatchItem
 
-# The fields of SolveConfig in its messages, which are options here; what is quoted stays as it is.
-_FIELDS = re.compile(r"'[^']*'|^\w+|\w+_\w+|(?<=with )model|(?<=[;:] )start\b")
+MEMORY = SolveConfig.memory_gb  # unless given
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH", help="Problem files (.tsp, .vrp, .csv) and folders of them.")
@@ -88,7 +87,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="CPU threads for each file.", show_default="all cores, or their share")
 ]
-Memory = Annotated[float, typer.Option(min=0.1, metavar="GB", help="Most memory for the network's solutions.")]
+Memory = Annotated[
+    float | None,
+    typer.Option(min=0.1, metavar="GB", help="Most memory for the network's solutions.", show_default=f"{MEMORY:g}"),
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Files to solve at once; they share the cores.")]
 Capacity = Annotated[float | None, typer.Option(help="Vehicle capacity for CSV files with demands.")]
 Depot = Annotated[
@@ -121,10 +123,10 @@ Tiles = Annotated[
 ]
 Open = Annotated[bool, typer.Option("--open", help="Routes end at their last stop: the way back costs nothing.")]
 First = Annotated[
-    int | None, typer.Option(metavar="NODE", help="Stop at which a tour begins (TSP), by its number in the file.")
+    str | None, typer.Option(metavar="STOP", help="Stop at which a tour begins (TSP): its id, name or number.")
 ]
 Last = Annotated[
-    int | None, typer.Option(metavar="NODE", help="Stop at which a tour ends (TSP), from where it does not return.")
+    str | None, typer.Option(metavar="STOP", help="Stop at which a tour ends (TSP), from where it does not return.")
 ]
 Solutions = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write NAME.sol (CVRP) or NAME.tour (TSP).")]
 Plot = Annotated[
@@ -134,7 +136,9 @@ PlotHistory = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Write pictures of the cost over time: a folder, or one FILE.png/.svg."),
 ]
-Format = Annotated[PlotFormat, typer.Option(help="Format of pictures that go into a folder.")]
+Format = Annotated[
+    PlotFormat | None, typer.Option(help="Format of pictures that go into a folder.", show_default="png")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the table and errors.")]
 
 
@@ -150,7 +154,7 @@ def solve(
     symmetries: Symmetries = None,
     seed: Seed = 0,
     threads: Threads = None,
-    memory: Memory = 4.0,
+    memory: Memory = None,
     device: DeviceOption = "auto",
     jobs: Jobs = 1,
     capacity: Capacity = None,
@@ -167,7 +171,7 @@ def solve(
     tiles: Tiles = None,
     plot: Plot = None,
     plot_history: PlotHistory = None,
-    plot_format: Format = PlotFormat.png,
+    plot_format: Format = None,
     quiet: Quiet = False,
 ) -> None:
     """Solve problem files and print a table.
@@ -175,39 +179,29 @@ def solve(
     It shows the cost, how many percent it is above the best known cost (gap), and where the solution comes from. Ctrl-C
     ends the search and keeps the best solution so far.
     """
-    _check_one_start(warm_start, start, policy_only)
-    try:
+    with options_named():
         config = SolveConfig(
-            time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
+            time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory or MEMORY, device
         )
-    except ValueError as error:
-        raise ValueError(_FIELDS.sub(_option, str(error))) from None
-
     files = expand_folders(paths)
     problems = read_all(files, capacity, depot, matrix)
-    instances = set_ends([problem.instance for problem in problems], files, open_routes, first, last)
+    instances = set_ends(problems, files, open_routes, first, last)
     if vehicles is not None:
         check_vehicles(vehicles, files, instances, must_fit=not (policy_only or warm_start))
-    solution = read_warm_start(warm_start, files, instances, vehicles) if warm_start else None
+    solution = read_warm_start(warm_start, files, instances, config) if warm_start else None
     outputs = Outputs(json_file, solutions, plot, plot_history, plot_format, routes, geojson, map_file, tiles)
     outputs.prepare(files, problems, [Path(path) for path in (*files, warm_start, matrix, start, model) if path])
     if isinstance(config.policy, str | Path):
         check_model(config.policy, instances)
     pairs = zip(files, problems, strict=True)
     _print_lines(f"warning: {file}: {text}" for file, problem in pairs for text in problem.warnings)
+    without_effect = {
+        "--memory": memory is not None and config.policy is None,
+        "--plot-format": plot_format is not None and not outputs.has_picture_folder,
+    }
+    _print_lines(f"warning: {option} had no effect" for option, ignored in without_effect.items() if ignored)
     jobs = min(jobs, len(files))
     _solve_files(files, problems, _make_items(instances, config, solution, jobs), jobs, outputs, quiet)
-
-
-def _option(field: re.Match[str]) -> str:
-    """Return a field of SolveConfig as an option."""
-    return field[0] if field[0].startswith("'") else f"--{field[0].replace('_', '-')}"
-
-
-def _check_one_start(warm_start: Path | None, start: str | None, policy_only: bool) -> None:
-    for option, value in (("--start", start), ("--policy-only", policy_only)):
-        if warm_start and value:
-            raise ValueError(f"{warm_start}: --warm-start and {option} are both given; the search has one start")
 
 
 def _make_items(

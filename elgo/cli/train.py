@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elgo.cli.inputs import DeviceOption
+from elgo.problem.errors import ElgoError
 from elgo.solve.result import format_seconds
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def train(
     till then.
     """
     if minutes and steps:
-        raise ValueError("--minutes and --steps are both given; a run ends by one of them")
+        raise ElgoError("--minutes and --steps are both given; a run ends by one of them")
     overrides = list(sets or [])
     if minutes or steps:
         overrides += [f"train.minutes={float(minutes or 0)}", f"train.steps={steps or 0}"]
@@ -98,7 +99,7 @@ def train_with_progress(config: Config, folder: Path, data: Path, quiet: bool, d
         try:
             return train(config, folder, data, report, message, device=device)
         except ImportError as error:  # of a solver that makes labels
-            raise ValueError(str(error)) from error
+            raise ElgoError(str(error)) from error
 
 
 class StatusLine:

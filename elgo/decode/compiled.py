@@ -19,7 +19,7 @@ from elgo.decode.global_kernels import GlobalTables, part_heads
 from elgo.decode.local_kernels import LIST_LIMIT, NeighbourLists, neighbour_lists
 from elgo.decode.rollout_kernel import Block, Demands, run_block
 from elgo.decode.tables import global_tables, kernel_config, local_tables, no_global_tables
-from elgo.decode.types import Request, Rollouts, new_rollouts
+from elgo.decode.types import Actions, Request, Rollouts, new_rollouts
 from elgo.model.checkpoint import Model, Weights
 from elgo.model.config import PolicyConfig
 
@@ -83,11 +83,12 @@ def roll_out(
     with_table: bool,
     threads: int,
     on_steps: Callable[[float], None],
+    on_rollouts: Callable[[Actions], None],
     encodings: Sequence[Encoding] | None,
 ) -> list[Rollouts]:
     """Return actions and confidence (M, T) of tasks of one size, which may have been encoded before.
 
-    `on_steps` is told of all steps made so far.
+    `on_steps` is told of all steps made so far, `on_rollouts` has those that are done.
     """
     config, local = kernel_config(weights.config), local_tables(weights)
     made = [new_rollouts(request) for request in requests]
@@ -111,6 +112,8 @@ def roll_out(
         block = Block(starts[rows], uniforms[rows], made[i].actions[rows], made[i].confidence[rows])
         lists, tables_ = tables[i]
         run_block(tables_, local, lists, config, demands, block, controls[number])
+        if not controls[number, 1]:  # else it was stopped before its end
+            on_rollouts(block.actions)
 
     def report() -> None:
         on_steps(float(sum(controls[j, 0] * (rows.stop - rows.start) for j, (_, rows) in enumerate(blocks))))

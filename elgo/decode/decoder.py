@@ -20,6 +20,7 @@ from elgo.decode.types import Actions, Confidence, Request, Rollouts, longest, n
 from elgo.model.checkpoint import Model, Weights
 from elgo.model.config import check_at_least, check_choice
 from elgo.problem.cores import available_cores
+from elgo.problem.errors import ElgoError
 from elgo.problem.task import Task
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from elgo.model.protocols import PolicyLike
 
 OnProgress = Callable[[float], None]
+OnRollouts = Callable[[Actions], None]
 
 GROUP = 64  # most tasks encoded at once
 LARGE = 10_000  # nodes above which a task may not take more than the memory limit
@@ -45,7 +47,7 @@ class DecodeConfig:
         if self.threads is not None:
             check_at_least(self, threads=1)
         if self.memory_gb <= 0:
-            raise ValueError(f"memory_gb is {self.memory_gb}, must be positive")
+            raise ElgoError(f"memory_gb is {self.memory_gb}, must be positive")
 
     @property
     def memory(self) -> float:
@@ -68,17 +70,19 @@ def decode(
     rng: np.random.Generator | Sequence[np.random.Generator] | None = None,
     on_progress: OnProgress | None = None,
     encoding: Encoding | None = None,
+    on_rollouts: OnRollouts | None = None,
 ) -> list[Rollouts]:
     """Return the rollouts of each task from its `starts` (M,): (M, T) node indices, the start first.
 
     They are greedy, or sampled when a generator is given, or one for each task. Tasks may differ in size. On the torch
     path one generator on the device serves all tasks; the first one given is its seed. The compiled path takes an
-    encoding of the tasks that was made before, if they have one size.
+    encoding of the tasks that was made before, if they have one size. `on_rollouts` is called, on any thread, with
+    rollouts that are done, which may end in superfluous zeros.
     """
     rngs = rng if isinstance(rng, Sequence) else [rng] * len(tasks)
     weights = compiled_weights(policy, config)
     requests = [_request(*given, draw=weights is not None) for given in zip(tasks, starts, rngs, strict=True)]
-    report = _Reporter(requests, on_progress)
+    report = _Reporter(requests, on_progress, on_rollouts or (lambda actions: None))
     out: dict[int, Rollouts] = {}
     if weights is not None:
         made = _compiled(weights, requests, config, report, encoding)
@@ -91,9 +95,9 @@ def decode(
 
 
 def _request(task: Task, starts: NDArray[np.int64], rng: np.random.Generator | None, draw: bool) -> Request:
-    """Return the request for rollouts; ValueError unless they can begin at these nodes: the kernels trust them."""
+    """Return the request for rollouts; ElgoError unless they can begin at these nodes: the kernels trust them."""
     if starts.size == 0 or starts.min() < 0 or starts.max() >= task.size:
-        raise ValueError(f"starts are {starts.tolist()[:5]}..., must be nodes 0..{task.size - 1}, and at least one")
+        raise ElgoError(f"starts are {starts.tolist()[:5]}..., must be nodes 0..{task.size - 1}, and at least one")
     shape = (len(starts), longest(task, starts)) if rng and draw else (0, 0)
     return Request(task, starts, rng.random(shape, dtype=np.float32) if rng else np.empty(shape, np.float32))
 
@@ -104,10 +108,10 @@ def compiled_weights(policy: Model, config: DecodeConfig = DEFAULT) -> Weights |
 
     weights = None if config.path == "torch" else as_weights(policy)
     if weights is None and config.path == "compiled":
-        raise ValueError("path is 'compiled', but the kernels know only the paper's network, on the CPU")
+        raise ElgoError("path is 'compiled', but the kernels know only the paper's network, on the CPU")
     if weights is None and isinstance(policy, Weights):
         reason = "path is 'torch'" if config.path == "torch" else f"local_layers is {policy.config.local_layers}"
-        raise ValueError(f"{reason}, which needs the network in torch: load it with load_model")
+        raise ElgoError(f"{reason}, which needs the network in torch: load it with load_model")
     return weights
 
 
@@ -119,9 +123,10 @@ def use_compiled(policy: Model, config: DecodeConfig) -> bool:
 class _Reporter:
     """Turns finished steps into a fraction of all steps, for one callback."""
 
-    def __init__(self, requests: Sequence[Request], callback: OnProgress | None) -> None:
+    def __init__(self, requests: Sequence[Request], callback: OnProgress | None, on_rollouts: OnRollouts) -> None:
         self.total = sum(len(request.starts) * len(request.task.coords) ** 2 for request in requests)
         self.callback, self.done, self.shown = callback, 0.0, 0.0
+        self.rollouts = on_rollouts
 
     def running(self, steps: float, n: int) -> None:
         """Report so many steps of rollouts of N nodes that are not finished."""
@@ -159,12 +164,12 @@ def _compiled(
         need = compiled.task_bytes(weights.config, n, with_table)
         if not with_table and need > config.memory and n > LARGE:
             least = f"{need / 2**30:.1f} GB"
-            raise ValueError(f"memory_gb is {config.memory_gb:g}, but {n} nodes need {least}")
+            raise ElgoError(f"memory_gb is {config.memory_gb:g}, but {n} nodes need {least}")
         for chosen in _groups(members, cycle([need]), config.memory / 2):
             own = [requests[i] for i in chosen]
             on_steps = partial(report.running, n=n)
             given = None if encodings is None else [encodings[i] for i in chosen]
-            yield chosen, compiled.roll_out(weights, own, with_table, config.workers, on_steps, given)
+            yield chosen, compiled.roll_out(weights, own, with_table, config.workers, on_steps, report.rollouts, given)
             report.finished(sum(len(request.starts) for request in own), n)
 
 
@@ -201,6 +206,8 @@ def _torch(
                 count, columns = len(whole.actions[rows_into]), slice(min(whole.actions.shape[1], actions.shape[2]))
                 whole.actions[rows_into, columns] = actions[i, :count, columns]  # a shorter rollout stays at node 0
                 whole.confidence[rows_into, columns] = confidence[i, :count, columns]
+                if count:
+                    report.rollouts(whole.actions[rows_into])
         yield chosen, made
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from elgo.decode.multistart import make_task
 from elgo.model.checkpoint import Model, Weights, as_policy
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.task import Task
 
@@ -51,7 +52,7 @@ def explain_step(
     - `visited`: the nodes so far in their order, the current one last; in CVRP with the depot's 0 after each route
     - `symmetry`: of the 8 symmetries of the square, under which the model sees the instance
 
-    Raises ValueError if these nodes are no partial solution.
+    Raises ElgoError if these nodes are no partial solution.
     """
     from elgo.decode.blas import one_blas_thread
     from elgo.decode.compiled import as_weights
@@ -59,7 +60,7 @@ def explain_step(
 
     weights = as_weights(as_policy(model, instance.problem))
     if weights is None:
-        raise ValueError("model is a network that only torch knows: its scores are those of Policy.scores")
+        raise ElgoError("model is a network that only torch knows: its scores are those of Policy.scores")
     task = make_task(instance, weights.config.normalisation, symmetry)
     valid, load = _state(instance.name, task, visited)
     with one_blas_thread():
@@ -68,14 +69,14 @@ def explain_step(
 
 
 def _state(name: str, task: Task, visited: Sequence[int]) -> tuple[NDArray[np.bool_], int]:
-    """Return the nodes that may come next and the units left in the vehicle; ValueError for an impossible sequence."""
+    """Return the nodes that may come next and the units left in the vehicle; ElgoError for an impossible sequence."""
     if not visited:
-        raise ValueError(f"{name}: visited is empty, must have a first node")
+        raise ElgoError(f"{name}: visited is empty, must have a first node")
     valid = np.ones(task.size, dtype=bool)
     load = capacity = task.capacity or 0
     for position, node in enumerate(visited):
         if not 0 <= node < task.size or not valid[node]:
-            raise ValueError(f"{name}: visited[{position}] is {node}, which may not come there")
+            raise ElgoError(f"{name}: visited[{position}] is {node}, which may not come there")
         is_depot = task.demand is not None and node == 0
         if task.demand is None:
             valid[node] = False
@@ -85,7 +86,7 @@ def _state(name: str, task: Task, visited: Sequence[int]) -> tuple[NDArray[np.bo
         valid = ~served & (task.demand <= load)
         valid[0] = not is_depot or bool(served[1:].all())
     if not valid.any() or (task.demand is not None and visited[-1] == 0 and valid[0]):
-        raise ValueError(f"{name}: visited is a complete solution: no node comes next")
+        raise ElgoError(f"{name}: visited is a complete solution: no node comes next")
     return valid, load
 
 

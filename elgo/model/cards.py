@@ -11,6 +11,7 @@ from typing import Any
 
 from elgo.model.checkpoint import read_weights
 from elgo.model.config import PolicyConfig, check_at_least, make_section, section_values
+from elgo.problem.errors import ElgoError
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def read_card(file: Path) -> Card:
     """Return the card of a weights file; ValueError naming the field if it is missing or wrong."""
     card = file.with_suffix(".toml")
     if not card.is_file():
-        raise ValueError(f"{card}: {file.name} has no card")
+        raise ElgoError(f"{card}: {file.name} has no card")
     weights = read_weights(file)
     parameters = sum(array.size for array in weights.tensors.values())
     content = file.read_bytes()
@@ -78,7 +79,7 @@ def read_card(file: Path) -> Card:
         check = make_section(Check, values.pop("check", {}), "check")
         facts = make_section(_Facts, values, "card")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{card}: {error}") from None
+        raise ElgoError(f"{card}: {error}") from None
     found = hashlib.sha256(content).hexdigest()
     return Card(file.stem, facts, gaps, check, weights.config, parameters, len(content), found)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from safetensors.numpy import save
 from elgo.model.config import PolicyConfig, make_section
 from elgo.model.device import find_device, is_gpu, require_torch
 from elgo.model.shapes import local_shapes, tensor_shapes
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 from elgo.problem.task import ProblemName
 
@@ -57,14 +59,14 @@ def model_file(name: str | Path, problem: ProblemName | None = None) -> Path:
         if stem in shipped:
             return shipped[stem]
     known = ", ".join(model_names() if problem else sorted(shipped))
-    raise ValueError(f"model is {str(name)!r}; there are {known}, or name a FILE.safetensors")
+    raise ElgoError(f"model is {str(name)!r}; there are {known}, or name a FILE.safetensors")
 
 
 def load_weights(name: str | Path, problem: ProblemName | None = None) -> Weights:
     """Return the model of a name in the package ("elg-tsp", or "elg" and the problem) or of FILE.safetensors.
 
     It runs on a CPU and needs no torch. Each version of a file is read once: do not change its arrays.
-    Raises ValueError if it is not the paper's network, or for another problem.
+    Raises ElgoError if it is not the paper's network, or for another problem.
     """
     file = model_file(name, problem)
     return _load_weights(file, _version(file), problem)
@@ -80,7 +82,7 @@ def load_model(
 
     It needs the extra `elgo[train]`. Each version of a file is read once: copy the policy with copy.deepcopy before you
     change its parameters. `global_policy` makes the one that the file was trained with, if it is not the paper's.
-    `device` is cpu, cuda, cuda:NUMBER or auto, a GPU if there is one. Raises ValueError if the policy is for another
+    `device` is cpu, cuda, cuda:NUMBER or auto, a GPU if there is one. Raises ElgoError if the policy is for another
     problem.
     """
     require_torch("load_model")
@@ -94,7 +96,7 @@ def as_policy(model: str | Path | Model, problem: ProblemName, device: str = "cp
     """Return the model of a name or file, or what is a model already, where it is.
 
     By name it comes without torch, unless it is to run on a GPU or the compiled path does not know its network.
-    Raises ValueError if it is for another problem.
+    Raises ElgoError if it is for another problem.
     """
     if isinstance(model, str | Path):
         weights = load_weights(model, problem)
@@ -106,9 +108,9 @@ def as_policy(model: str | Path | Model, problem: ProblemName, device: str = "cp
 
 
 def check_problem(model: Model, problem: ProblemName) -> None:
-    """Raise ValueError if the model is for another problem."""
+    """Raise ElgoError if the model is for another problem."""
     if model.config.problem != problem:
-        raise ValueError(f"the policy's problem is {model.config.problem!r}, but the instance needs {problem!r}")
+        raise ElgoError(f"the policy's problem is {model.config.problem!r}, but the instance needs {problem!r}")
 
 
 def _version(file: Path) -> int:
@@ -137,7 +139,7 @@ def save_policy(path: Path, policy: Policy, training: str, dtype: type[np.floati
 def load_policy(
     path: Path, problem: ProblemName | None = None, global_policy: MakeGlobalPolicy | None = None
 ) -> Policy:
-    """Return the policy in a weights file, in float32; ValueError if it is not one, or one for another problem."""
+    """Return the policy in a weights file, in float32; ElgoError if it is not one, or one for another problem."""
     import torch
 
     from elgo.model.ensemble import Policy
@@ -157,47 +159,54 @@ def load_policy(
     return policy.eval()
 
 
-def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
-    """Return the content of a weights file; ValueError if it is not one, or one for another problem."""
+@contextmanager
+def open_weights(path: Path) -> Iterator[Any]:
+    """Yield the open file of safetensors; ElgoError if it is not one."""
     if path.exists() and not path.is_file():  # opening a FIFO may never end
-        raise ValueError(f"{path}: is not a regular file")
+        raise ElgoError(f"{path}: is not a regular file")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
+            yield file
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such weights file") from None
+        raise ElgoError(f"{path}: no such weights file") from None
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: not a safetensors file ({error})") from None
+        raise ElgoError(f"{path}: not a safetensors file ({error})") from None
+
+
+def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
+    """Return the content of a weights file; ElgoError if it is not one, or one for another problem."""
+    with open_weights(path) as file:
+        metadata = file.metadata() or {}
+        tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
     if "config" not in metadata:
-        raise ValueError(f"{path}: config is missing from the file's metadata")
+        raise ElgoError(f"{path}: config is missing from the file's metadata")
     try:
         config = make_section(PolicyConfig, json.loads(metadata["config"]), "config")
     except RecursionError:
-        raise ValueError(f"{path}: config has too many brackets") from None
+        raise ElgoError(f"{path}: config has too many brackets") from None
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path}: {error!s:.300}") from None
+        raise ElgoError(f"{path}: {error!s:.300}") from None
     if problem is not None and config.problem != problem:
-        raise ValueError(f"{path}: problem is {config.problem!r}, but the instance needs {problem!r}")
+        raise ElgoError(f"{path}: problem is {config.problem!r}, but the instance needs {problem!r}")
     return Weights(config, tensors, metadata.get("training", ""))
 
 
 def _read_tensor(path: Path, file: Any, name: str) -> NDArray[np.float32]:
-    """Return a tensor of an open weights file; ValueError if it has no floating-point numbers that numpy knows."""
+    """Return a tensor of an open weights file; ElgoError if it has no floating-point numbers that numpy knows."""
     kind = file.get_slice(name).get_dtype()
     if kind not in DTYPES:
-        raise ValueError(f"{path}: tensor {name!r} is {kind}, must be {' or '.join(DTYPES)}")
+        raise ElgoError(f"{path}: tensor {name!r} is {kind}, must be {' or '.join(DTYPES)}")
     with np.errstate(over="ignore"):  # infinity is refused later
         values: NDArray[np.float32] = file.get_tensor(name).astype(np.float32)
     return values
 
 
 def check_tensors(path: Path, expected: Mapping[str, tuple[int, ...]], tensors: Mapping[str, NDArray]) -> None:
-    """Raise ValueError that names the first tensor that is missing, unknown, misshapen or not finite."""
+    """Raise ElgoError that names the first tensor that is missing, unknown, misshapen or not finite."""
     for name in sorted(set(expected) ^ set(tensors)):
-        raise ValueError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'unknown'}")
+        raise ElgoError(f"{path}: tensor {name!r} is {'missing' if name in expected else 'unknown'}")
     for name, value in tensors.items():
         if value.shape != expected[name]:
-            raise ValueError(f"{path}: tensor {name!r} is {tuple(value.shape)}, must be {expected[name]}")
+            raise ElgoError(f"{path}: tensor {name!r} is {tuple(value.shape)}, must be {expected[name]}")
         if not np.isfinite(value).all():
-            raise ValueError(f"{path}: tensor {name!r} has a number that is not finite")
+            raise ElgoError(f"{path}: tensor {name!r} has a number that is not finite")

@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from elgo.problem.augment import NORMALISATIONS, Normalisation
+from elgo.problem.errors import ElgoError
 from elgo.problem.task import PROBLEMS, ProblemName
 
 NEIGHBOURS: dict[ProblemName, int] = {"tsp": 30, "cvrp": 40}
@@ -16,24 +17,24 @@ T = TypeVar("T")
 
 
 def check_at_least(config: object, **least: float) -> None:
-    """Raise ValueError that names the first field that is less than its lowest value."""
+    """Raise ElgoError that names the first field that is less than its lowest value."""
     for name, low in least.items():
         if not getattr(config, name) >= low:  # also true of NaN
-            raise ValueError(f"{name} is {getattr(config, name)}, must be at least {low}")
+            raise ElgoError(f"{name} is {getattr(config, name)}, must be at least {low}")
 
 
 def check_at_most(config: object, **most: float) -> None:
-    """Raise ValueError that names the first field that is more than its highest value."""
+    """Raise ElgoError that names the first field that is more than its highest value."""
     for name, high in most.items():
         if not getattr(config, name) <= high:
-            raise ValueError(f"{name} is {getattr(config, name)}, must be at most {high}")
+            raise ElgoError(f"{name} is {getattr(config, name)}, must be at most {high}")
 
 
 def check_choice(config: object, **choices: tuple[str, ...]) -> None:
-    """Raise ValueError that names the first field that is none of its choices."""
+    """Raise ElgoError that names the first field that is none of its choices."""
     for name, known in choices.items():
         if getattr(config, name) not in known:
-            raise ValueError(f"{name} is {getattr(config, name)!r}, must be one of {', '.join(known)}")
+            raise ElgoError(f"{name} is {getattr(config, name)!r}, must be one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,14 @@ class PolicyConfig:
         check_at_least(self, local_layers=0)
         check_at_most(self, **MOST)
         if self.width % self.heads or self.local_width % self.local_heads:
-            raise ValueError("width must be a multiple of heads, and local_width of local_heads")
+            raise ElgoError("width must be a multiple of heads, and local_width of local_heads")
         check_choice(self, coordinates=("polar", "euclidean"), normalisation=NORMALISATIONS)
         if not (1 <= self.xi <= 1e6 and 0 < self.clip <= 1e6):
-            raise ValueError(
+            raise ElgoError(
                 f"xi is {self.xi} and clip is {self.clip}: xi must be at least 1, clip positive, both at most 1e6"
             )
         if not (self.global_policy or self.local_policy):
-            raise ValueError("global_policy and local_policy are both off")
+            raise ElgoError("global_policy and local_policy are both off")
 
     @property
     def has_depot(self) -> bool:
@@ -100,9 +101,9 @@ class PolicyConfig:
 
 
 def section_values(values: Any, section: str) -> dict[str, Any]:
-    """Return the values of a section; ValueError if it is something else."""
+    """Return the values of a section; ElgoError if it is something else."""
     if not isinstance(values, dict):
-        raise ValueError(f"{section} is {values!r}, must be a section")
+        raise ElgoError(f"{section} is {values!r}, must be a section")
     return values
 
 
@@ -112,15 +113,15 @@ def make_section(kind: type[T], values: Any, section: str) -> T:
     made: dict[str, Any] = {}
     for name, value in section_values(values, section).items():
         if name not in known:
-            raise ValueError(f"unknown field {section}.{name}; there are {', '.join(known)}")
+            raise ElgoError(f"unknown field {section}.{name}; there are {', '.join(known)}")
         made[name] = _typed(f"{section}.{name}", str(known[name].type), value)
     for name, field in known.items():
         if field.default is MISSING and name not in made:
-            raise ValueError(f"{section}.{name} is missing")
+            raise ElgoError(f"{section}.{name} is missing")
     try:
         return kind(**made)
     except ValueError as error:
-        raise ValueError(f"{section}.{error}") from None
+        raise ElgoError(f"{section}.{error}") from None
 
 
 def _typed(place: str, kind: str, value: Any) -> Any:
@@ -128,11 +129,11 @@ def _typed(place: str, kind: str, value: Any) -> Any:
     if kind.startswith("tuple"):
         value = (value,) if isinstance(value, str) else value
         if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) for x in value):
-            raise ValueError(f"{place} is {value!r}, must be a list of strings")
+            raise ElgoError(f"{place} is {value!r}, must be a list of strings")
         return tuple(value)
     expected = {"int": int, "float": float, "bool": bool}.get(kind, str)
     if type(value) is int and expected in (float, str):  # lr = 1, sizes = 100
         return expected(value)
     if type(value) is not expected:
-        raise ValueError(f"{place} is {value!r}, must be {expected.__name__}")
+        raise ElgoError(f"{place} is {value!r}, must be {expected.__name__}")
     return value

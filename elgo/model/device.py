@@ -9,6 +9,8 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from elgo.problem.errors import ElgoError
+
 if TYPE_CHECKING:
     import torch
 
@@ -16,9 +18,9 @@ NAMES = re.compile(r"auto|cpu|cuda(:\d+)?")
 
 
 def check_device(name: str) -> None:
-    """Raise ValueError if this is no name of a device. Needs no torch."""
+    """Raise ElgoError if this is no name of a device. Needs no torch."""
     if not NAMES.fullmatch(name):
-        raise ValueError(f"device is {name!r}, must be auto, cpu, cuda or cuda:NUMBER")
+        raise ElgoError(f"device is {name!r}, must be auto, cpu, cuda or cuda:NUMBER")
 
 
 def require_torch(what: str) -> None:
@@ -51,7 +53,7 @@ def _has_driver() -> bool:
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of a name; auto is the first GPU, or the CPU if there is none. ValueError if it is missing."""
+    """Return the device of a name; auto is the first GPU, or the CPU if there is none. ElgoError if it is missing."""
     check_device(name)
     require_torch(f"device {name!r}")
     import torch
@@ -61,5 +63,5 @@ def find_device(name: str) -> torch.device:
         name = "cuda" if count else "cpu"
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= count:
-        raise ValueError(f"device is {name!r}, but torch finds {count or 'no'} GPU{'s' if count > 1 else ''}")
+        raise ElgoError(f"device is {name!r}, but torch finds {count or 'no'} GPU{'s' if count > 1 else ''}")
     return device

@@ -14,7 +14,9 @@ from elgo.model.config import PolicyConfig, make_section
 from elgo.model.ensemble import Policy
 from elgo.model.global_policy import GlobalPolicy
 from elgo.model.torch_file import read_torch_file
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.files.text import read_text
 
 # Parts of our names, and what stands for them in the published TSP and CVRP networks; replaced one after the other.
 _NAMES = (
@@ -62,7 +64,7 @@ def import_official(source: Path, target: Path, given: dict[str, Any]) -> Policy
         policy = _make_policy(source, state, given)
     except (IndexError, RuntimeError, TypeError, ValueError) as error:  # tensors of other shapes than such a file has
         line = str(error).splitlines()[0]
-        raise ValueError(line if line.startswith(f"{source}:") else f"{source}: {line}") from None
+        raise ElgoError(line if line.startswith(f"{source}:") else f"{source}: {line}") from None
     save_policy(target, policy, f"imported from a checkpoint of the published ELG code, {source.name}", np.float32)
     return policy.config
 
@@ -70,15 +72,15 @@ def import_official(source: Path, target: Path, given: dict[str, Any]) -> Policy
 def export_official(source: Path, target: Path) -> None:
     """Write a weights file as a checkpoint of the published code, and FILE.yml with its model_params beside it.
 
-    ValueError names what that network cannot express. How coordinates are normalised is not part of a checkpoint.
+    ElgoError names what that network cannot express. How coordinates are normalised is not part of a checkpoint.
     """
     policy = load_policy(source)
     config = policy.config
     for name, value, only in (("global_policy", config.global_policy, True), ("local_layers", config.local_layers, 0)):
         if value != only:
-            raise ValueError(f"{source}: {name} is {value}, the published network has {only} alone")
+            raise ElgoError(f"{source}: {name} is {value}, the published network has {only} alone")
     if config.has_depot and config.local_policy and not torch.equal(policy.local.depot, policy.local.embed.bias):
-        raise ValueError(f"{source}: local.depot is not local.embed.bias, which is the depot's token as published")
+        raise ElgoError(f"{source}: local.depot is not local.embed.bias, which is the depot's token as published")
     with atomic_file(target) as file:
         torch.save({"model_state_dict": {name: x.clone() for name, x in _published_tensors(policy).items()}}, file)
     lines = [f"  {name}: {json.dumps(value).capitalize()}\n" for name, value in _published_config(config).items()]
@@ -86,23 +88,23 @@ def export_official(source: Path, target: Path) -> None:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the fields of PolicyConfig in a published config.yml; ValueError names what our network cannot express.
+    """Return the fields of PolicyConfig in a published config.yml; ElgoError names what our network cannot express.
 
     Of YAML, it knows `name: value` in lines below `model_params:`, which is all that such a file has.
     """
     values: dict[str, Any] = {}
     inside = False
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path, (".yml", ".yaml")).splitlines():
         name, _, text = line.split("#")[0].partition(":")
         if name.strip() and not name[0].isspace():
             inside = name == "model_params"
         elif name.strip() and inside:
             pattern = r"\[\d+\]" if name.strip() == "local_size" else r"True|False|-?\d+(\.\d+)?"
             if not re.fullmatch(pattern, text.strip()):
-                raise ValueError(f"{path}: {name.strip()} is {text.strip()}, which our network cannot express")
+                raise ElgoError(f"{path}: {name.strip()} is {text.strip()}, which our network cannot express")
             values[name.strip()] = json.loads(text.lower())
     if not values:
-        raise ValueError(f"{path}: model_params is missing")
+        raise ElgoError(f"{path}: model_params is missing")
     return _own_fields(path, values)
 
 
@@ -111,7 +113,7 @@ def _own_fields(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     names = {**_FIELDS, "local_size": "neighbours", "xi": "xi", "ensemble": "local_policy", "euclidean": "coordinates"}
     for name in names:
         if name not in values:
-            raise ValueError(f"{path}: {name} is missing from model_params")
+            raise ElgoError(f"{path}: {name} is missing from model_params")
     fixed = {
         "ensemble_size": 1,
         "demand": True,
@@ -120,7 +122,7 @@ def _own_fields(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     }
     for name, value in values.items():
         if name not in names | fixed or value != fixed.get(name, value):
-            raise ValueError(f"{path}: {name} is {json.dumps(value)}, which our network cannot express")
+            raise ElgoError(f"{path}: {name} is {json.dumps(value)}, which our network cannot express")
     fields = {ours: values[name] for name, ours in names.items()}
     coordinates = "euclidean" if values["euclidean"] else "polar"
     return fields | {"neighbours": values["local_size"][0], "xi": -values["xi"], "coordinates": coordinates}
@@ -145,7 +147,7 @@ def _read_tensors(source: Path) -> dict[str, Tensor]:
     content = read_torch_file(source)
     state = content.get("model_state_dict", content) if isinstance(content, dict) else None
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{source}: model_state_dict is missing")
+        raise ElgoError(f"{source}: model_state_dict is missing")
     return {str(name): value.float() for name, value in state.items()}
 
 
@@ -154,7 +156,7 @@ def _make_policy(source: Path, state: dict[str, Tensor], given: dict[str, Any]) 
     has_local = any(name.endswith(".cur_token_emb") for name in state)
     missing = [name for name in _GIVEN + _GIVEN_LOCAL * has_local if name not in given]
     if missing:
-        raise ValueError(f"the checkpoint does not say {', '.join(missing)}: give its config.yml, or these options")
+        raise ElgoError(f"the checkpoint does not say {', '.join(missing)}: give its config.yml, or these options")
     values = _sizes(source, state) | given | {"normalisation": "official"}
     values["local_policy"] = has_local and given.get("local_policy", True)
     policy = Policy(make_section(PolicyConfig, values, "config"))
@@ -180,7 +182,7 @@ def _sizes(source: Path, state: dict[str, Tensor]) -> dict[str, Any]:
     def length(ours: str) -> int:
         name = _published_name(ours, cvrp)
         if name not in state:
-            raise ValueError(f"{source}: tensor {name!r} is missing")
+            raise ElgoError(f"{source}: tensor {name!r} is missing")
         return len(state[name])
 
     has_local = any(name.endswith(".cur_token_emb") for name in state)

@@ -5,6 +5,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.task import Task
 
 Normalisation = Literal["fit", "raw", "official"]
@@ -43,7 +44,7 @@ def normalise_task(task: Task, how: Normalisation) -> Task:
 def symmetry(points: NDArray[np.float64], index: int) -> NDArray[np.float64]:
     """Return points (n, 2) of the unit square under symmetry `index` of 0..7; 0 is the identity."""
     if not 0 <= index < SYMMETRIES:
-        raise ValueError(f"symmetry is {index}, must be 0..{SYMMETRIES - 1}")
+        raise ElgoError(f"symmetry is {index}, must be 0..{SYMMETRIES - 1}")
     x, y = points[:, 0], points[:, 1]
     if index & 1:
         x = 1 - x

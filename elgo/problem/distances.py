@@ -11,6 +11,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from elgo.problem.errors import ElgoError
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -28,10 +30,19 @@ class Metric(StrEnum):
     HAVERSINE = "HAVERSINE"  # metres on a sphere; coordinates are (latitude, longitude) in degrees (not in TSPLIB)
     EXPLICIT = "EXPLICIT"  # a matrix
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ElgoError(f"METRIC is {value!r}, expected one of {', '.join(cls)}")
+
     @property
     def rounded(self) -> bool:
         """True if every cost is an integer by definition."""
         return self in (Metric.EUC_2D, Metric.CEIL_2D, Metric.GEO, Metric.ATT)
+
+    @property
+    def unit(self) -> str:
+        """Unit of a cost: m or km on the earth, empty if it is not known."""
+        return {Metric.HAVERSINE: "m", Metric.GEO: "km"}.get(self, "")
 
 
 def costs_between(metric: Metric, coords: FloatArray, a: IntArray, b: IntArray) -> FloatArray:

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.random import Generator
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.point_distributions import POINT_DISTRIBUTIONS, POINT_GENERATORS, log_uniform, points, weighted_choice
 from elgo.problem.task import Task
@@ -174,7 +175,7 @@ def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Task:
     paper's synthetic CVRP (demands 1..9, capacity by size; "uniform" is Kool's); "mixed" picks one, mostly Set-X.
     """
     if distribution not in CVRP_DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}, expected one of {', '.join(CVRP_DISTRIBUTIONS)}")
+        raise ElgoError(f"distribution is {distribution!r}, expected one of {', '.join(CVRP_DISTRIBUTIONS)}")
     if distribution == "mixed":
         distribution = weighted_choice(rng, _MIXED)
     if distribution == "any points":
@@ -187,7 +188,7 @@ def cvrp(rng: Generator, customers: int, distribution: str = "mixed") -> Task:
 def generate(rng: Generator, problem: str, customers: int, distribution: str = "mixed") -> Task:
     """Return a random TSP or CVRP with that many customers, see tsp and cvrp."""
     if problem not in ("tsp", "cvrp"):
-        raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
+        raise ElgoError(f"problem is {problem!r}, expected tsp or cvrp")
     return (tsp if problem == "tsp" else cvrp)(rng, customers, distribution)
 
 
@@ -204,9 +205,9 @@ def synthetic_test_set(problem: str, customers: int, distribution: str, count: i
 def kool_test_set(problem: str, count: int = KOOL_COUNT) -> list[Task]:
     """Return the first `count` of the literature's 10,000 uniform test instances with N = 100 (Kool et al. 2019)."""
     if problem not in ("tsp", "cvrp"):
-        raise ValueError(f"problem is {problem!r}, expected tsp or cvrp")
+        raise ElgoError(f"problem is {problem!r}, expected tsp or cvrp")
     if not 0 <= count <= KOOL_COUNT:
-        raise ValueError(f"count is {count}, expected 0..{KOOL_COUNT}")
+        raise ElgoError(f"count is {count}, expected 0..{KOOL_COUNT}")
     legacy = np.random.RandomState(KOOL_SEED)  # as np.random.seed(1234), without changing the global state
     if problem == "tsp":
         return [Task(coords) for coords in legacy.uniform(size=(KOOL_COUNT, 100, 2))[:count]]

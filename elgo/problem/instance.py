@@ -106,13 +106,14 @@ class Instance:
         )
         return instance if given else replace(instance, coords=embed(costs))
 
-    def with_ends(self, *, open: bool = False, first: int | None = None, last: int | None = None) -> Self:
+    def with_ends(self, *, open: bool | None = None, first: int | None = None, last: int | None = None) -> Self:
         """Return the same problem with open routes, or with a fixed first or last stop; see the fields.
 
-        The best known cost is that of closed routes: open ones have none.
+        What is not given stays as it is. The best known cost is that of closed routes: open ones have none.
         """
-        closed = not (self.open or open or last is not None)
-        return replace(self, open=open, first=first, last=last, best_known=self.best_known if closed else None)
+        given = {name: value for name, value in (("open", open), ("first", first), ("last", last)) if value is not None}
+        changed = replace(self, **given)  # type: ignore[arg-type]
+        return replace(changed, best_known=None) if changed.open else changed
 
     def __repr__(self) -> str:
         return f"Instance({self.name!r}, {self.problem}, {self.customers} customers, {self.metric.value})"

@@ -23,6 +23,12 @@ class Itinerary:
     legs: tuple[float, ...]  # cost from the node before; 0 for the first
     loads: tuple[float, ...]  # demand of the nodes so far; 0 for a TSP
     open: bool
+    from_depot: bool  # False for a TSP, whose start is a stop, too
+
+    @property
+    def stop_count(self) -> int:
+        """Number of stops, with the start unless that is the depot."""
+        return len(self.stops) + (not self.from_depot)
 
     @property
     def cost(self) -> float:
@@ -62,7 +68,8 @@ def _itinerary(solution: Solution, route: tuple[int, ...]) -> Itinerary:
     walk = np.array(nodes, dtype=np.int64)
     legs = instance.distances(walk[:-1], walk[1:])
     demand = np.zeros(instance.size) if instance.demand is None else instance.demand
-    return Itinerary(nodes, (0.0, *legs.tolist()), _sums([float(demand[node]) for node in nodes]), instance.open)
+    loads = _sums([float(demand[node]) for node in nodes])
+    return Itinerary(nodes, (0.0, *legs.tolist()), loads, instance.open, instance.problem == "cvrp")
 
 
 def _sums(values: list[float]) -> tuple[float, ...]:
@@ -72,17 +79,13 @@ def _sums(values: list[float]) -> tuple[float, ...]:
 
 def in_display_unit(cost: float, metric: Metric) -> tuple[float, str]:
     """Return a cost in the unit that people read it in, and the unit: kilometres on the earth, else unknown ("")."""
-    if metric is Metric.HAVERSINE:
-        return cost / _METRES_PER_KM, "km"
-    return cost, "km" if metric is Metric.GEO else ""
+    return (cost / _METRES_PER_KM, "km") if metric.unit == "m" else (cost, metric.unit)
 
 
 def format_length(cost: float | None, metric: Metric, comma: str = "") -> str:
     """Return a cost as text for people: "142.2 km", "842 m", or without a unit as format_cost does."""
-    if cost is None or metric not in (Metric.HAVERSINE, Metric.GEO):
-        return format_cost(cost, comma)
-    if metric is Metric.GEO:
-        return f"{format_cost(cost, comma)} km"
+    if cost is None or metric.unit != "m":
+        return f"{format_cost(cost, comma)} {'' if cost is None else metric.unit}".rstrip()
     return f"{cost / _METRES_PER_KM:{comma}.1f} km" if cost >= _METRES_PER_KM else f"{cost:.0f} m"
 
 

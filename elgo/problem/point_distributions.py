@@ -6,6 +6,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.random import Generator
 
+from elgo.problem.errors import ElgoError
+
 
 def _rescale(points: np.ndarray) -> np.ndarray:
     """Return points moved and scaled (both axes alike) so that they span the unit square in their longer direction."""
@@ -190,7 +192,7 @@ def weighted_choice(rng: Generator, shares: dict[str, float]) -> str:
 def points(rng: Generator, n: int, distribution: str = "mixed") -> np.ndarray:
     """Return n points in the unit square, (n, 2) float64, not all equal; "mixed" picks one of the distributions."""
     if distribution not in POINT_DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}, expected one of {', '.join(POINT_DISTRIBUTIONS)}")
+        raise ElgoError(f"distribution is {distribution!r}, expected one of {', '.join(POINT_DISTRIBUTIONS)}")
     if distribution == "mixed":
         distribution = weighted_choice(rng, {name: share for name, (_, share) in POINT_GENERATORS.items()})
     while True:

@@ -100,10 +100,12 @@ def gap(cost: float, best_known: float | None) -> float | None:
 def format_cost(cost: float | None, comma: str = "") -> str:
     """Return a cost as text: an integer if it is integral, else with four decimals; "-" for None.
 
-    comma="," separates thousands.
+    comma="," separates thousands. What has more digits than a float knows is written as 1.23457e+20.
     """
     if cost is None:
         return "-"
+    if cost >= 1e15:
+        return f"{cost:.6g}"
     return f"{int(cost):{comma}}" if float(cost).is_integer() else f"{cost:{comma}.4f}"
 
 

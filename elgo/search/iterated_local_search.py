@@ -25,9 +25,10 @@ MAX_REVERSED = 50_000  # nodes that a move may reverse
 LOG_SIZE = 4096  # reversals that can be undone
 LOG_RESERVE = 8  # entries of the log kept free; no move takes more
 MOVES_PER_NODE = 100  # of a descent, at most: it needs one or two
+DESCENT_WORK = 2 * 10**8  # nodes that it may reverse: a fraction of a second; the next slice goes on
 SMALLEST = 8  # nodes of a path that can be perturbed
 
-COUNTERS = np.dtype([(name, np.int64) for name in ("head", "waiting", "logged")])
+COUNTERS = np.dtype([(name, np.int64) for name in ("head", "waiting", "logged", "work")])
 
 
 class PathSearch(NamedTuple):
@@ -38,7 +39,8 @@ class PathSearch(NamedTuple):
     queue     (m,) ring buffer of the nodes whose moves are to be tried
     queued    (n,) whether a node is in it
     log       (LOG_SIZE, 2) ends of the reversals since the perturbation
-    counters  (1,) head: first entry of the queue; waiting: its length; logged: reversals in the log, -1 for no logging
+    counters  (1,) head: first entry of the queue; waiting: its length; logged: reversals in the log, -1 for no logging;
+              work: nodes that were reversed
     """
 
     path: NodeArray
@@ -56,7 +58,7 @@ def iterated_local_search(
     """Improve a path to a local optimum, then by perturbations; return the path and how much shorter it is."""
     search = _start(path, len(data.neighbours))
     gain = _descend(data, search)
-    if len(path) < SMALLEST:
+    if len(path) < SMALLEST or search.counters[0].waiting > 0:  # the next call goes on with the descent
         return search.path, gain
     for _ in range(perturbations):
         search.counters[0].logged = 0
@@ -86,10 +88,11 @@ def _start(path: NodeArray, size: int) -> PathSearch:
 def _descend(data: SearchArrays, search: PathSearch) -> float:
     """Apply moves of the queued nodes until none gains; return the total gain.
 
-    If the log is full the search ends earlier, and the nodes that are left wait for the next call.
+    It ends earlier if the log is full or the work too much; the nodes that are left wait for the next call.
     """
     total = 0.0
     counters, moves = search.counters, MOVES_PER_NODE * len(search.path)
+    counters[0].work = 0
     while counters[0].waiting > 0 and counters[0].logged < LOG_SIZE - LOG_RESERVE and moves > 0:
         node = search.queue[counters[0].head]
         counters[0].head = (counters[0].head + 1) % len(search.queue)
@@ -102,7 +105,7 @@ def _descend(data: SearchArrays, search: PathSearch) -> float:
             if gain == 0.0:
                 break
             total += gain
-            moves -= 1
+            moves = moves - 1 if counters[0].work < DESCENT_WORK else 0
     return total
 
 
@@ -224,6 +227,7 @@ def _move_segment(search: PathSearch, low: int, high: int, before: int, reverse:
 def _reverse(search: PathSearch, low: int, high: int) -> None:
     """Reverse the path at positions low..high, and log it if a perturbation may have to be undone."""
     _reverse_path(search.path, search.position, low, high)
+    search.counters[0].work += high - low
     logged = search.counters[0].logged
     if logged >= 0:
         search.log[logged, 0] = low

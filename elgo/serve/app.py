@@ -25,7 +25,7 @@ from elgo import __version__
 from elgo.problem.generate import generate
 from elgo.serve.errors import Refused, answer_http, answer_invalid, answer_refused
 from elgo.serve.events import job_events
-from elgo.serve.intake import Intake
+from elgo.serve.intake import FILE_FIELDS, Intake, RefuseWhenFull
 from elgo.serve.limits import Limits
 from elgo.serve.metrics import CountResponses, metrics_text
 from elgo.serve.models import (
@@ -96,10 +96,12 @@ def create_app(
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]
         )
+    intake = Intake(runner, limits)
+    app.add_middleware(RefuseWhenFull, intake=intake)
     app.add_middleware(Security, token=token, origins=origins)
     app.add_middleware(CountResponses, counts=responses)
     jobs, closing = Jobs(runner), closing or Event()
-    _add_solving(app, jobs, runner, limits, closing)
+    _add_solving(app, jobs, runner, intake, closing)
     _add_reading(app, jobs, runner, closing)
     _add_others(app, runner, responses)
     _add_pages(app)
@@ -107,9 +109,8 @@ def create_app(
     return app
 
 
-def _add_solving(app: FastAPI, jobs: Jobs, runner: Runner, limits: Limits, closing: Event) -> None:
+def _add_solving(app: FastAPI, jobs: Jobs, runner: Runner, intake: Intake, closing: Event) -> None:
     """Add the endpoints that take in jobs."""
-    intake = Intake(runner, limits)
 
     @app.post("/jobs", status_code=202, responses=_REFUSALS, openapi_extra=_body("JobBody", form=True))
     async def submit(request: Request) -> CreatedView:
@@ -119,14 +120,15 @@ def _add_solving(app: FastAPI, jobs: Jobs, runner: Runner, limits: Limits, closi
     @app.post(
         "/solve",
         responses={**_REFUSALS, 202: {"model": CreatedView, "description": "It takes longer; see GET /jobs/ID."}},
+        response_model=JobView,
         openapi_extra=_body("JobBody", form=True),
     )
-    async def solve(request: Request) -> JobView:
+    async def solve(request: Request) -> Any:
         """Solve a small instance: as POST /jobs, but the answer is the finished job."""
         id = await intake.accept(request, small=True)
-        seconds = (await run_sync(jobs.find, id)).seconds or limits.max_seconds
+        seconds = (await run_sync(jobs.find, id)).seconds or intake.limits.max_seconds
         ended = await _wait_for_end(jobs, runner, id, seconds + SOLVE_EXTRA_SECONDS, closing, request)
-        return await run_sync(jobs.view, id) if ended else await _created(id)
+        return await run_sync(jobs.view_json, id) if ended else await _created(id)
 
     @app.post("/generate", responses=_REFUSALS, openapi_extra=_body("GenerateBody"))
     async def random_instance(request: Request) -> GeneratedView:
@@ -142,10 +144,10 @@ def _add_reading(app: FastAPI, jobs: Jobs, runner: Runner, closing: Event) -> No
         """Return the latest jobs, newest first."""
         return [jobs.summary(job) for job in runner.store.latest(limit)]
 
-    @app.get("/jobs/{id}", responses=_NOT_FOUND)
-    def job(id: str) -> JobView:
+    @app.get("/jobs/{id}", response_model=JobView, responses=_NOT_FOUND)
+    def job(id: str) -> Any:
         """Return a job with the best solution so far and its history."""
-        return jobs.view(id)
+        return jobs.view_json(id)
 
     @app.get(
         "/jobs/{id}/events",
@@ -159,13 +161,13 @@ def _add_reading(app: FastAPI, jobs: Jobs, runner: Runner, closing: Event) -> No
         stream = job_events(jobs, runner, id, closing)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    @app.delete("/jobs/{id}", responses=_NOT_FOUND)
-    async def stop(id: str, request: Request) -> JobView:
+    @app.delete("/jobs/{id}", response_model=JobView, responses=_NOT_FOUND)
+    async def stop(id: str, request: Request) -> Any:
         """Stop a job, which keeps its best solution."""
         await run_sync(jobs.find, id)
         await run_sync(runner.stop, id)
         await _wait_for_end(jobs, runner, id, STOP_SECONDS, closing, request)
-        return await run_sync(jobs.view, id)
+        return await run_sync(jobs.view_json, id)
 
     @app.get("/jobs/{id}/solution.{suffix}", response_class=Response, responses=_NOT_FOUND)
     def solution(id: str, suffix: Suffix) -> Response:
@@ -178,8 +180,8 @@ def _add_reading(app: FastAPI, jobs: Jobs, runner: Runner, closing: Event) -> No
     def trace(id: str, start: Start = None) -> TraceView:
         """Return every step of one greedy construction by the policy, with the scores of its parts."""
         number = jobs.find(id).number
-        options = runner.store.request(number).options
-        return trace_construction(jobs.problem(number).instance, options.model or options.start or "elg", start)
+        options = jobs.asked(number).options
+        return trace_construction(jobs.asked(number).problem.instance, options.model or options.start or "elg", start)
 
 
 def _add_others(app: FastAPI, runner: Runner, responses: Counter[int]) -> None:
@@ -242,7 +244,7 @@ async def _answer_store_error(request: Request, error: Exception) -> JSONRespons
     return Refused(507, str(error)).response()
 
 
-def _refuse_unknown_parameters(request: Request) -> None:
+async def _refuse_unknown_parameters(request: Request) -> None:
     """Refuse what would be ignored."""
     known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
     for name in request.query_params:
@@ -254,7 +256,7 @@ def _body(model: str, form: bool = False) -> dict[str, Any]:
     """Return the part of an endpoint's description that is about its body."""
     content: dict[str, Any] = {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
     if form:
-        texts = {name: {"type": "string"} for name in ("options", "capacity", "vehicles", "depot")}
+        texts = {name: {"type": "string"} for name in ("options", *FILE_FIELDS)}
         file = {"file": {"type": "string", "format": "binary"}}
         schema = {"type": "object", "properties": file | texts, "required": ["file"], "additionalProperties": False}
         content["multipart/form-data"] = {"schema": schema}

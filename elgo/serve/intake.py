@@ -12,8 +12,9 @@ from anyio.to_thread import run_sync
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import decode_text
 from elgo.serve.errors import Refused, from_validation
 from elgo.serve.limits import SMALL_NODES, SMALL_SECONDS, Bodies, Limits
@@ -23,7 +24,8 @@ from elgo.serve.runner import Runner
 from elgo.serve.store import QueueFull
 
 CHECKED_AT_ONCE = 2  # bodies that are parsed at the same time: it is all memory and processor
-_FILE_FIELDS = ("capacity", "vehicles", "depot")
+FILE_FIELDS = ("capacity", "vehicles", "depot", "open", "first", "last")
+_TRUTH = {"true": True, "false": False}
 
 B = TypeVar("B", bound=Body)
 
@@ -41,7 +43,6 @@ class Intake:
 
         `small` is for those whose answer the client waits for.
         """
-        await run_sync(self._check_queue)
         stored = await self._read(request)
         return await run_sync(self._add, stored, small, limiter=self._parsing)
 
@@ -68,21 +69,22 @@ class Intake:
         body = await self.bodies.read(request)
         try:
             form = Request(request.scope, partial(_receive, body))
-            async with form.form(max_files=1, max_fields=4, max_part_size=self.limits.max_body) as fields:
+            async with form.form(
+                max_files=1, max_fields=len(FILE_FIELDS) + 1, max_part_size=self.limits.max_body
+            ) as fields:
                 file, texts = _split_form(fields)
                 data = await file.read()
             return await run_sync(_from_form, file.filename, data, texts, limiter=self._parsing)
         finally:
             self.bodies.release(body)
 
-    def _check_queue(self) -> None:
-        waiting, seconds = self.runner.store.waiting()
-        if waiting >= self.limits.max_queue:
-            raise self._too_busy(seconds)
+    def refusal(self) -> Refused | None:
+        """Return the refusal of a new job if the queue is full; this takes no time."""
+        return self._too_busy() if self.runner.store.waiting()[0] >= self.limits.max_queue else None
 
-    def _too_busy(self, seconds: float) -> Refused:
-        """Return the refusal if jobs of so many seconds wait: half of the queue will then be done."""
-        wait = min(60, max(1, math.ceil(seconds / self.runner.workers / 2)))
+    def _too_busy(self) -> Refused:
+        """Return a refusal until half of the queue will be done."""
+        wait = min(60, max(1, math.ceil(self.runner.store.waiting()[1] / self.runner.workers / 2)))
         message = f"{self.limits.max_queue} jobs wait already; try again in {wait} s"
         return Refused(429, message, headers={"Retry-After": str(wait)})
 
@@ -98,9 +100,22 @@ class Intake:
                 self.limits.max_queue,
             )  # fmt: skip
         except QueueFull:
-            raise self._too_busy(self.runner.store.waiting()[1]) from None
+            raise self._too_busy() from None
         self.runner.wake()
         return id
+
+
+class RefuseWhenFull:
+    """Answers requests for new jobs with 429 while the queue is full, before anything of them is read."""
+
+    def __init__(self, app: ASGIApp, intake: Intake) -> None:
+        self.app, self.intake = app, intake
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may have a chance."""
+        adds = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in ("/jobs", "/solve")
+        refused = self.intake.refusal() if adds else None
+        await (self.app if refused is None else refused.response())(scope, receive, send)
 
 
 def _parse(body: bytes, model: type[B]) -> B:
@@ -119,10 +134,10 @@ def _split_form(fields: FormData) -> tuple[UploadFile, dict[str, str]]:
             raise Refused(422, f"{name}: is sent twice", name)
         if name == "file" and isinstance(value, UploadFile):
             file = value
-        elif name in ("options", *_FILE_FIELDS) and isinstance(value, str):
+        elif name in ("options", *FILE_FIELDS) and isinstance(value, str):
             texts[name] = value
         else:
-            raise Refused(422, f"{name[:40]}: expected file, options, {', '.join(_FILE_FIELDS)}", name[:40])
+            raise Refused(422, f"{name[:40]}: expected file, options, {', '.join(FILE_FIELDS)}", name[:40])
     if file is None:
         raise Refused(422, "file: a problem file is missing", "file")
     return file, texts
@@ -132,7 +147,7 @@ def _from_form(name: str | None, data: bytes, texts: dict[str, str]) -> StoredRe
     """Return the request that a form makes."""
     try:
         if not name:
-            raise ValueError("the file has no name")
+            raise ElgoError("the file has no name")
         text = decode_text(data)
     except ValueError as error:
         raise Refused(422, f"file: {error}", "file") from None
@@ -141,20 +156,24 @@ def _from_form(name: str | None, data: bytes, texts: dict[str, str]) -> StoredRe
     except ValidationError as error:
         raise from_validation(error, "options") from None
     values: dict[str, object] = {"name": name, "text": text}
-    for key in _FILE_FIELDS:
+    for key in FILE_FIELDS:
         if key in texts:
-            values[key] = texts[key] if key == "depot" else _number(key, texts[key])
+            values[key] = _value(key, texts[key])
     try:
         return StoredRequest(file=FileBody.model_validate(values), options=options)
     except ValidationError as error:
         raise from_validation(error) from None
 
 
-def _number(name: str, text: str) -> float | int:
+def _value(name: str, text: str) -> float | int | bool | str:
+    """Return the value of a field of a form."""
+    if name in ("depot", "first", "last"):
+        return text
     try:
-        return int(text) if name == "vehicles" else float(text)
-    except ValueError:
-        raise Refused(422, f"{name} is {text[:40]!r}, expected a number", name) from None
+        return _TRUTH[text] if name == "open" else int(text) if name == "vehicles" else float(text)
+    except (ValueError, KeyError):
+        expected = "true or false" if name == "open" else "a number"
+        raise Refused(422, f"{name} is {text[:40]!r}, expected {expected}", name) from None
 
 
 def _check_small(checked: Checked) -> None:

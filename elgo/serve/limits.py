@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.errors import Refused
 
 MEGABYTE = 2**20
@@ -23,11 +24,12 @@ class Limits:
     max_queue: int = 100  # jobs that wait
     max_body: int = 16 * MEGABYTE  # bytes of a request
     body_seconds: float = 30.0  # for a client to send it
+    keep_days: float = 30.0  # for which jobs that ended are kept
 
     def __post_init__(self) -> None:
-        for name in ("max_seconds", "max_nodes", "max_queue", "max_body", "body_seconds"):
+        for name in ("max_seconds", "max_nodes", "max_queue", "max_body", "body_seconds", "keep_days"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}, must be above 0")
+                raise ElgoError(f"{name} is {getattr(self, name)}, must be above 0")
 
 
 class Bodies:

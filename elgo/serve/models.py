@@ -45,16 +45,22 @@ class InstanceBody(Body):
     capacity: FiniteFloat | None = Field(default=None, description="Of each vehicle.")
     vehicles: int | None = Field(default=None, ge=1, le=1_000_000, description="Most routes.")
     names: list[Name] | None = Field(default=None, description="Of every node.")
+    open: bool = Field(default=False, description="Routes end at their last stop: the way back costs nothing.")
+    first: int | None = Field(default=None, ge=0, description="Node at which the tour of a TSP begins.")
+    last: int | None = Field(default=None, ge=0, description="Node at which it ends, from where it does not return.")
 
 
 class FileBody(Body):
-    """A problem file, with what a CSV file may leave open."""
+    """A problem file, with what it may leave open; `first` and `last` are ids, names or numbers of its stops."""
 
     name: Name
     text: str
     capacity: FiniteFloat | None = None
     vehicles: int | None = Field(default=None, ge=1, le=1_000_000)
     depot: str | None = None
+    open: bool = False
+    first: str | None = None
+    last: str | None = None
 
 
 class Options(Body):
@@ -138,6 +144,9 @@ class InstanceView(BaseModel):
     capacity: float | None
     vehicles: int | None
     best_known: float | None
+    open: bool = Field(description="Routes end at their last stop.")
+    first: int | None
+    last: int | None
 
 
 class SolutionView(BaseModel):
@@ -148,7 +157,7 @@ class SolutionView(BaseModel):
     routes: Routes
     loads: list[float] | None
     lengths: list[float]
-    source: str = Field(description="fallback, warm start, savings, policy or search")
+    source: str = Field(description="fallback, warm start, exact, savings, policy or search")
 
 
 class JobView(SummaryView):

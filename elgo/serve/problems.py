@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elgo.model.checkpoint import model_names
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.csv import ProblemFile, parse_stops
 from elgo.problem.files.instances import SUFFIXES
 from elgo.problem.files.text import suffix_of
@@ -18,12 +19,12 @@ from elgo.problem.files.tsplib import parse_tsplib
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import project
 from elgo.problem.solution import Solution
-from elgo.problem.stops import Stops
+from elgo.problem.stops import Stops, with_named_ends
 from elgo.search.fallback import fallback_routes
 from elgo.serve.errors import Refused
 from elgo.serve.limits import Limits
 from elgo.serve.models import FileBody, InstanceBody, Options, StoredRequest
-from elgo.solve.config import SolveConfig
+from elgo.solve.config import SolveConfig, check_warm_start
 
 DEFAULT_SECONDS = 5.0
 
@@ -48,12 +49,12 @@ def check_request(request: StoredRequest, limits: Limits) -> Checked:
     with _refusing("options"):
         for model, name in ((request.options.start, "start"), (request.options.model, "model")):
             if model is not None and model not in model_names():
-                raise ValueError(f"{name} is {model!r}; there are {', '.join(model_names())}")
+                raise ElgoError(f"{name} is {model!r}; there are {', '.join(model_names())}")
         warm_start = _warm_start(request.options, instance, config)
     if config.vehicles is not None:
         with _refusing("file" if request.file else "instance", "vehicles"):
             if instance.problem == "tsp":
-                raise ValueError(f"vehicles is {config.vehicles}, but only a CVRP takes it")
+                raise ElgoError(f"vehicles is {config.vehicles}, but only a CVRP takes it")
             if warm_start is None and not config.policy_only:
                 fallback_routes(instance, config.vehicles)
     return Checked(request, problem, config, warm_start)
@@ -63,16 +64,17 @@ def make_problem(request: StoredRequest, limits: Limits | None = None) -> Proble
     """Return the problem of a request; the limits are those of a new one."""
     if request.file is not None:
         with _refusing("file", "file"):
-            problem = _parse_file(request.file)
+            problem, file = _parse_file(request.file), request.file
             _check_size(problem.instance.size, limits)
-            return problem
+            ended = with_named_ends(problem.instance, problem.stops, file.open, file.first, file.last)
+            return problem._replace(instance=ended)
     body = request.instance
     assert body is not None, "a request has an instance or a file"
     with _refusing("instance"):
         _check_size(max(len(body.coordinates or ()), len(body.matrix or ())), limits)
-        instance = _make_instance(body)
+        instance = _make_instance(body).with_ends(open=body.open, first=body.first, last=body.last)
         if body.names is not None and len(body.names) != instance.size:
-            raise ValueError(f"NAMES has {len(body.names)} names, expected {instance.size}")
+            raise ElgoError(f"NAMES has {len(body.names)} names, expected {instance.size}")
     degrees = np.array(body.coordinates) if body.latlon else None
     ids = tuple(map(str, range(instance.size)))  # as in the routes of responses
     return ProblemFile(instance, Stops(ids, tuple(body.names or ("",) * instance.size), degrees))
@@ -90,9 +92,9 @@ def make_config(request: StoredRequest, limits: Limits) -> SolveConfig:
     with _refusing("options"):
         seconds = options.seconds
         if seconds is not None and seconds > limits.max_seconds:
-            raise ValueError(f"seconds is {seconds:g}, but at most {limits.max_seconds:g} are allowed")
+            raise ElgoError(f"seconds is {seconds:g}, but at most {limits.max_seconds:g} are allowed")
         if seconds is not None and options.policy_only:
-            raise ValueError(f"seconds is {seconds:g}, but policy_only has no time limit")
+            raise ElgoError(f"seconds is {seconds:g}, but policy_only has no time limit")
         limit = None if options.policy_only else seconds or min(DEFAULT_SECONDS, limits.max_seconds)
         return SolveConfig(
             time_limit=limit,
@@ -112,18 +114,18 @@ def _parse_file(file: FileBody) -> ProblemFile:
         return parse_stops(file.text, name, file.capacity, file.depot)
     for option, value in (("capacity", file.capacity), ("depot", file.depot)):
         if value is not None:
-            raise ValueError(f"{name}: {option} is given as {value}, but only CSV files accept it")
+            raise ElgoError(f"{name}: {option} is given as {value}, but only CSV files accept it")
     if suffix not in SUFFIXES:
-        raise ValueError(f"{name}: suffix is {suffix!r}, expected {' or '.join(SUFFIXES)}")
+        raise ElgoError(f"{name}: suffix is {suffix!r}, expected {' or '.join(SUFFIXES)}")
     instance = parse_tsplib(file.text, name)
     return ProblemFile(instance, Stops.of(instance))
 
 
 def _make_instance(body: InstanceBody) -> Instance:
     if body.coordinates is None and body.matrix is None:
-        raise ValueError("COORDINATES or matrix is missing")
+        raise ElgoError("COORDINATES or matrix is missing")
     if body.coordinates is None and body.latlon:
-        raise ValueError("LATLON is true, but there are no coordinates")
+        raise ElgoError("LATLON is true, but there are no coordinates")
     name = body.name or "instance"
     points = None if body.coordinates is None else np.array(body.coordinates, np.float64).reshape(-1, 2)
     if body.matrix is None:
@@ -133,7 +135,7 @@ def _make_instance(body: InstanceBody) -> Instance:
     size = len(body.matrix)
     for number, row in enumerate(body.matrix):
         if len(row) != size:
-            raise ValueError(f"MATRIX has {size} rows, but {len(row)} numbers in row {number}")
+            raise ElgoError(f"MATRIX has {size} rows, but {len(row)} numbers in row {number}")
     if points is not None and body.latlon:
         points = project(Instance.from_coords(points, metric=Metric.HAVERSINE).coords)  # which checks them
     matrix = np.array(body.matrix, np.float64).reshape(size, size)
@@ -142,22 +144,14 @@ def _make_instance(body: InstanceBody) -> Instance:
 
 def _check_size(nodes: int, limits: Limits | None) -> None:
     if limits is not None and nodes > limits.max_nodes:
-        raise ValueError(f"DIMENSION is {nodes}, but at most {limits.max_nodes} nodes are allowed")
+        raise ElgoError(f"DIMENSION is {nodes}, but at most {limits.max_nodes} nodes are allowed")
 
 
 def _warm_start(options: Options, instance: Instance, config: SolveConfig) -> Solution | None:
-    """Return the solution to start from, if there is one; it must be feasible."""
+    """Return the solution to start from, if there is one."""
     if options.warm_start is None:
         return None
-    for name in ("start", "policy_only"):
-        if getattr(config, name):
-            raise ValueError(f"warm_start and {name} are both given; the search has one start")
-    solution = Solution(instance, tuple(map(tuple, options.warm_start)))
-    if solution.violations:
-        raise ValueError(f"warm_start is not feasible: {solution.violations[0]}")
-    if config.vehicles is not None and len(solution.routes) > config.vehicles:
-        raise ValueError(f"warm_start has {len(solution.routes)} routes, vehicles is {config.vehicles}")
-    return solution
+    return check_warm_start(Solution(instance, tuple(map(tuple, options.warm_start))), instance, config)
 
 
 @contextmanager

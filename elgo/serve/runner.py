@@ -25,7 +25,8 @@ from elgo.solve.pool import Job as PoolJob
 from elgo.solve.pool import Pool
 from elgo.solve.result import Improvement, Result
 
-SAVE_SECONDS = 0.2  # between two writes of what running jobs have found
+SAVE_SECONDS = 0.5  # between two writes of what running jobs have found
+DELETE_SECONDS, DELETED = 600.0, 100  # between two looks for jobs that are too old, and most that are deleted at once
 LOADING_SECONDS = 120.0  # for a policy to be loaded, or compiled the first time ever
 LEAST_SECONDS = 0.05  # of a search that goes on after a restart
 _ANY = Limits(max_seconds=1e12, max_nodes=10**12)  # jobs in the store were checked before
@@ -101,6 +102,7 @@ class Runner:
         self._wake = Event()
         self._closing = self._failing = False
         self._saved = 0.0
+        self._deleted = -DELETE_SECONDS
         if interrupted := store.requeue_interrupted():
             log.info("%d interrupted jobs go on", interrupted)
         self._pool = Pool(workers, low_priority=True)
@@ -154,6 +156,7 @@ class Runner:
                 if time.monotonic() - self._saved >= SAVE_SECONDS:
                     self._save(self._running.values())
                 self._start_waiting()
+                self._delete_old()
                 self._failing = False
             except Exception as error:  # what could not be stored is kept, and tried again
                 if not self._failing:
@@ -206,6 +209,13 @@ class Runner:
             if running.stopped:
                 handle.stop()
 
+    def _delete_old(self) -> None:
+        """Delete jobs that ended too long ago."""
+        if time.monotonic() - self._deleted >= DELETE_SECONDS:
+            before = time.time() - self.limits.keep_days * 86_400
+            if self.store.delete_ended(before, DELETED) < DELETED:
+                self._deleted = time.monotonic()
+
     def _stop_late(self) -> None:
         """Stop policies that take too long; a search ends by itself."""
         for running in self._running.values():
@@ -223,8 +233,7 @@ class Runner:
                 self._end(running, *self._outcome(running, running.handle.future.result()))
             except CancelledError:
                 if running.late:
-                    error = f"policy_only was not ready within {self.limits.max_seconds:g} s"
-                    self._end(running, "failed", (), error)
+                    self._end(running, "failed", (), self._too_late())
                 elif running.stopped:
                     self._end(running, "stopped", (), None)
             except StoreError:
@@ -237,7 +246,11 @@ class Runner:
         running.improve(Improvement(result.seconds.total, result.cost, result.source), result.solution)
         if violations := result.solution.violations:
             return "failed", result.warnings, f"the solution is infeasible: {violations[0]}"
-        return "stopped" if result.interrupted else "finished", result.warnings, None
+        warnings = (*result.warnings, self._too_late()) if running.late else result.warnings
+        return "stopped" if result.interrupted else "finished", warnings, None
+
+    def _too_late(self) -> str:
+        return f"policy_only was not ready within {self.limits.max_seconds:g} s"
 
     def _end(self, running: Running, state: State, warnings: tuple[str, ...], error: str | None) -> None:
         job, finished = running.job, running.finished or time.time()

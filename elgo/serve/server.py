@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,12 @@ from types import FrameType
 import uvicorn
 from platformdirs import user_data_path
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.app import create_app
 from elgo.serve.limits import Limits
 from elgo.serve.runner import Runner
 from elgo.serve.store import Store
+from elgo.solve.batch import signals_handled
 
 CONNECTIONS = 1000  # at once; more are answered with 503
 BACKLOG = 2048  # connections that the system holds until they are accepted
@@ -40,12 +41,8 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """End on SIGINT and SIGTERM, within the block."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with signals_handled(self.handle_exit, signal.SIGINT, signal.SIGTERM):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end."""
@@ -88,14 +85,9 @@ def run_server(
             store.close()
 
 
-def default_workers() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ValueError(f"{host}:{port} cannot be used: {error.strerror or error}") from None
+        raise ElgoError(f"{host}:{port} cannot be used: {error.strerror or error}") from None

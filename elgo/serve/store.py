@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.models import Problem, State, StoredRequest
 from elgo.solve.result import Improvement
 
@@ -29,6 +30,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     warnings TEXT NOT NULL DEFAULT '[]', error TEXT
 );
 CREATE INDEX IF NOT EXISTS jobs_by_state ON jobs (state, number);
+CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (finished);
 CREATE TABLE IF NOT EXISTS improvements (
     job INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL, source TEXT NOT NULL
 );
@@ -80,7 +82,7 @@ class Store:
     """The jobs in a file. All methods can be called from any thread."""
 
     def __init__(self, file: Path) -> None:
-        """Open the file, or create it. Raises ValueError if that is impossible, or another process has it open."""
+        """Open the file, or create it. Raises ElgoError if that is impossible, or another process has it open."""
         self._lock = RLock()
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +93,13 @@ class Store:
             self._connection.executescript(_TABLES)
             self._connection.execute("BEGIN IMMEDIATE")  # takes the lock, which is kept
             self._connection.execute("COMMIT")
+            # In memory, since every refusal looks at it. Only this process changes the file.
+            self._waiting: dict[str, float] = self._read_waiting()
         except sqlite3.OperationalError as error:
             reason = "another server uses it" if "locked" in str(error) else str(error)
-            raise ValueError(f"{file}: the store cannot be opened: {reason}") from None
+            raise ElgoError(f"{file}: the store cannot be opened: {reason}") from None
         except (sqlite3.DatabaseError, OSError) as error:
-            raise ValueError(f"{file}: the store cannot be opened: {error}") from None
+            raise ElgoError(f"{file}: the store cannot be opened: {error}") from None
 
     def close(self) -> None:
         """Close the file."""
@@ -132,31 +136,39 @@ class Store:
     ) -> None:  # fmt: skip
         """Add a job that waits; QueueFull if there are as many as may wait."""
         blob = zlib.compress(request.model_dump_json(exclude_defaults=True).encode(), 1)
-        with self._transaction() as connection:
-            (waiting,) = connection.execute("SELECT count(*) FROM jobs WHERE state = 'waiting'").fetchone()
-            if waiting >= most_waiting:
+        with self._lock:
+            if len(self._waiting) >= most_waiting:
                 raise QueueFull
-            connection.execute(
-                "INSERT INTO jobs (id, created, state, name, problem, nodes, seconds, request, warnings) "
-                "VALUES (?, ?, 'waiting', ?, ?, ?, ?, ?, ?)",
-                (id, time.time(), name, problem, nodes, seconds, blob, json.dumps(list(warnings))),
-            )
+            with self._transaction() as connection:
+                connection.execute(
+                    "INSERT INTO jobs (id, created, state, name, problem, nodes, seconds, request, warnings) "
+                    "VALUES (?, ?, 'waiting', ?, ?, ?, ?, ?, ?)",
+                    (id, time.time(), name, problem, nodes, seconds, blob, json.dumps(list(warnings))),
+                )
+            self._waiting[id] = seconds or 0.0
 
     # What the runner does with them.
 
     def requeue_interrupted(self) -> int:
         """Let jobs wait that ran when the last server ended; return how many. They keep their best solutions."""
-        with self._transaction() as connection:
-            return connection.execute("UPDATE jobs SET state = 'waiting' WHERE state = 'running'").rowcount
+        with self._lock:
+            with self._transaction() as connection:
+                count = connection.execute("UPDATE jobs SET state = 'waiting' WHERE state = 'running'").rowcount
+            self._waiting = self._read_waiting()
+            return count
 
     def claim(self) -> Job | None:
         """Return the job that has waited longest, which is now running; None if none waits."""
-        with self._transaction() as connection:
-            found = connection.execute("SELECT min(number) FROM jobs WHERE state = 'waiting'").fetchone()[0]
-            if found is None:
+        with self._lock:
+            if not self._waiting:
                 return None
-            connection.execute("UPDATE jobs SET state = 'running' WHERE number = ?", (found,))
-            return _job(connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE number = ?", (found,)).fetchone())
+            with self._transaction() as connection:
+                found = connection.execute("SELECT min(number) FROM jobs WHERE state = 'waiting'").fetchone()[0]
+                connection.execute("UPDATE jobs SET state = 'running' WHERE number = ?", (found,))
+                row = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE number = ?", (found,)).fetchone()
+            job = _job(row)
+            del self._waiting[job.id]
+            return job
 
     def save(self, changes: Sequence[Change]) -> None:
         """Store what is new about running jobs."""
@@ -175,13 +187,26 @@ class Store:
 
     def stop_waiting(self, id: str) -> bool:
         """Stop a job that waits; return False if it does not."""
+        with self._lock:
+            if id not in self._waiting:
+                return False
+            with self._transaction() as connection:
+                connection.execute("UPDATE jobs SET state = 'stopped', finished = ? WHERE id = ?", (time.time(), id))
+            del self._waiting[id]
+            return True
+
+    def delete_ended(self, before: float, most: int) -> int:
+        """Delete the oldest jobs that ended before a Unix time, at most so many; return how many.
+
+        The newest job stays, so that no number is given twice.
+        """
+        ended = "SELECT number FROM jobs WHERE finished < ? AND state NOT IN ('waiting', 'running')"
         with self._transaction() as connection:
-            return bool(
-                connection.execute(
-                    "UPDATE jobs SET state = 'stopped', finished = ? WHERE id = ? AND state = 'waiting'",
-                    (time.time(), id),
-                ).rowcount
-            )
+            query = f"{ended} AND number < (SELECT max(number) FROM jobs) ORDER BY finished LIMIT ?"
+            numbers = connection.execute(query, (before, most)).fetchall()
+            connection.executemany("DELETE FROM improvements WHERE job = ?", numbers)
+            connection.executemany("DELETE FROM jobs WHERE number = ?", numbers)
+        return len(numbers)
 
     # Reading.
 
@@ -211,8 +236,12 @@ class Store:
 
     def waiting(self) -> tuple[int, float]:
         """Return how many jobs wait, and the seconds that they will take."""
-        query = "SELECT count(*), coalesce(sum(coalesce(seconds, 0) - spent), 0) FROM jobs WHERE state = 'waiting'"
-        return self._rows(query)[0]
+        seconds = list(self._waiting.values())
+        return len(seconds), sum(seconds)
+
+    def _read_waiting(self) -> dict[str, float]:
+        """Return the seconds that each job that waits will take."""
+        return dict(self._rows("SELECT id, coalesce(seconds, 0) - spent FROM jobs WHERE state = 'waiting'"))
 
 
 def _save(connection: sqlite3.Connection, change: Change) -> None:

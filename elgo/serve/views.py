@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from threading import Lock
+from typing import NamedTuple
 
+from fastapi import Response
+
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.csv import ProblemFile
 from elgo.problem.files.solutions import format_sol, format_tour
-from elgo.problem.instance import Metric
 from elgo.problem.itinerary import itineraries
 from elgo.problem.solution import Solution, gap
 from elgo.serve.errors import Refused
-from elgo.serve.models import InstanceView, JobView, SolutionView, SummaryView
+from elgo.serve.models import InstanceView, JobView, Options, SolutionView, SummaryView
 from elgo.serve.problems import make_problem, vehicles_of
 from elgo.serve.runner import Runner
 from elgo.serve.store import Job
-from elgo.solve.result import Improvement
+from elgo.solve.result import Improvement, shown_source
 from elgo.view.routes import format_geojson, format_routes
 
-KEPT_PROBLEMS = 16  # that were read last
-_UNITS = {Metric.HAVERSINE: "m", Metric.GEO: "km"}
+KEPT_NODES = 200_000  # of the problems that were read last
+KEPT_SOLUTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,21 @@ class Export:
     text: str
 
 
+class Asked(NamedTuple):
+    """What a job is about."""
+
+    problem: ProblemFile
+    options: Options
+    instance: InstanceView
+
+
 class Jobs:
     """Reads jobs, whether they are running or only in the store."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner, self._store = runner, runner.store
-        self.problem: Callable[[int], ProblemFile] = lru_cache(KEPT_PROBLEMS)(self._problem)
+        self._kept: OrderedDict[int, Asked] = OrderedDict()
+        self._lock = Lock()
 
     def find(self, id: str) -> Job:
         """Return the job with this id; Refused if there is none."""
@@ -57,7 +70,7 @@ class Jobs:
             if solution is not None or not history:
                 return job, solution, history
         routes = self._store.routes(job.number)
-        solution = None if routes is None else Solution(self.problem(job.number).instance, routes)
+        solution = None if routes is None else Solution(self.asked(job.number).problem.instance, routes)
         return job, solution, self._store.improvements(job.number)
 
     def summary(self, job: Job) -> SummaryView:
@@ -81,20 +94,23 @@ class Jobs:
             seconds=job.seconds,
         )
 
+    def view_json(self, id: str) -> Response:
+        """Return a job with its best solution so far as a response: a JobView, which needs no checks."""
+        return Response(self.view(id).model_dump_json(), media_type="application/json")
+
     def view(self, id: str) -> JobView:
         """Return a job with its best solution so far."""
         job, solution, history = self.best(id)
-        problem = self.problem(job.number)
-        request = self._store.request(job.number)
+        asked = self.asked(job.number)
         return JobView(
             **self.summary(job).model_dump(),
             error=job.error,
-            options=request.options,
-            instance=_instance_view(problem, vehicles_of(request)),
+            options=asked.options,
+            instance=asked.instance,
             solution=None if solution is None else solution_view(solution, history[-1].source),
             history=[tuple(improvement) for improvement in history],  # type: ignore[misc]
             warnings=list(job.warnings),
-            unit=_UNITS.get(problem.instance.metric, ""),
+            unit=asked.problem.instance.metric.unit,
         )
 
     def export(self, id: str, suffix: str) -> Export:
@@ -106,21 +122,34 @@ class Jobs:
         if suffix == "sol":
             kind, write = ("tour", format_tour) if job.problem == "tsp" else ("sol", format_sol)
             return Export(f"{stem}.{kind}", "text/plain", write(solution))
-        stops = self.problem(job.number).stops
+        stops = self.asked(job.number).problem.stops
         if suffix == "csv":
             return Export(f"{stem}.routes.csv", "text/csv", format_routes(solution, stops))
         if suffix == "geojson":
-            if stops.degrees is None:
-                raise Refused(422, "GeoJSON needs latitude and longitude, but the stops have x, y or no coordinates")
-            return Export(f"{stem}.geojson", "application/geo+json", format_geojson(solution, stops))
+            try:
+                return Export(f"{stem}.geojson", "application/geo+json", format_geojson(solution, stops))
+            except ElgoError as error:
+                raise Refused(422, str(error)) from None
         view = solution_view(solution, history[-1].source)
         return Export(f"{stem}.json", "application/json", view.model_dump_json())
 
-    def _problem(self, number: int) -> ProblemFile:
-        return make_problem(self._store.request(number))
+    def asked(self, number: int) -> Asked:
+        """Return what a job is about. Those that were asked for last are kept, up to KEPT_NODES nodes in all."""
+        with self._lock:
+            if number in self._kept:
+                self._kept.move_to_end(number)
+                return self._kept[number]
+        request = self._store.request(number)
+        problem = make_problem(request)
+        asked = Asked(problem, request.options, _instance_view(problem, vehicles_of(request)))
+        with self._lock:
+            self._kept[number] = asked
+            while len(self._kept) > 1 and sum(each.problem.instance.size for each in self._kept.values()) > KEPT_NODES:
+                self._kept.popitem(last=False)
+        return asked
 
 
-@lru_cache(KEPT_PROBLEMS)
+@lru_cache(KEPT_SOLUTIONS)
 def solution_view(solution: Solution, source: str) -> SolutionView:
     """Return a solution with the load and the length of each route."""
     routes = itineraries(solution)
@@ -130,7 +159,7 @@ def solution_view(solution: Solution, source: str) -> SolutionView:
         routes=[list(route) for route in solution.routes],
         loads=None if solution.instance.problem == "tsp" else [route.load for route in routes],
         lengths=[route.cost for route in routes],
-        source="search" if source == "fast_tsp" else source,
+        source=shown_source(source),
     )
 
 
@@ -152,4 +181,7 @@ def _instance_view(problem: ProblemFile, vehicles: int | None) -> InstanceView:
         capacity=instance.capacity,
         vehicles=vehicles,
         best_known=instance.best_known,
+        open=instance.open,
+        first=instance.first,
+        last=instance.last,
     )

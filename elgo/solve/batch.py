@@ -34,6 +34,17 @@ class Observer(Protocol):
         """Take note of the fraction of the policy's rollouts that are done."""
 
 
+@contextmanager
+def signals_handled(handler: Callable[[int, FrameType | None], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Call the handler for these signals, within the block."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
 class Stop:
     """A request to stop, made by a signal. The first signal calls the current handler, the second one interrupts."""
 
@@ -49,12 +60,8 @@ class Stop:
     @contextmanager
     def listen(self, *numbers: signal.Signals) -> Iterator[None]:
         """Take these signals as the request, within the block."""
-        before = {number: signal.signal(number, self._receive) for number in numbers}
-        try:
+        with signals_handled(self._receive, *numbers):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     @contextmanager
     def handled_by(self, handler: Callable[[], None]) -> Iterator[None]:
@@ -145,6 +152,8 @@ def _in_parallel(items: Sequence[BatchItem], processes: int, stop: Stop, observe
                         other.stop()
             with suppress(CancelledError):  # stopped before it had a solution
                 error = job.future.exception()
+                if isinstance(error, CallbackError):
+                    error = error.__cause__ or error
                 if not isinstance(error, CancelledError):
                     yield number, job.future.result() if error is None else error
 

@@ -11,6 +11,7 @@ from elgo.problem.augment import SYMMETRIES
 from elgo.problem.cores import available_cores
 from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
+from elgo.problem.solution import Solution
 from elgo.solve.stop import MaxIterations, MaxRuntime, StopCriterion, check_seconds
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LEAST_SECONDS, MOST_SECONDS = 5.0, 60.0  # default time limit of the smallest and of the largest instances
 SECONDS_PER_NODE = 0.01  # default time limit in between
 
-MOST_THREADS = 1024
+MOST_THREADS, MOST_VEHICLES = 1024, 10**9
 
 ModelName = str | Path  # of a model in the package, or FILE.safetensors
 
@@ -55,8 +56,10 @@ class SolveConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ElgoError(f"{name} is {value}, must be at least 1")
-        if self.threads is not None and self.threads > MOST_THREADS:
-            raise ElgoError(f"threads is {self.threads}, must be at most {MOST_THREADS}")
+        for name, most in (("threads", MOST_THREADS), ("vehicles", MOST_VEHICLES)):
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise ElgoError(f"{name} is {value}, must be at most {most}")
         if self.symmetries is not None and not 1 <= self.symmetries <= SYMMETRIES:
             raise ElgoError(f"symmetries is {self.symmetries}, must be 1..{SYMMETRIES}")
         if self.seed < 0:
@@ -105,6 +108,20 @@ class SolveConfig:
         elif isinstance(self.stop, MaxIterations):
             given.append(float("inf"))
         return min(given) if given else min(MOST_SECONDS, max(LEAST_SECONDS, SECONDS_PER_NODE * instance.size))
+
+
+def check_warm_start(solution: Solution, instance: Instance, config: SolveConfig) -> Solution:
+    """Return the solution as one of this very instance; ElgoError if the search cannot start from it."""
+    for name in ("start", "policy_only"):
+        if getattr(config, name):
+            raise ElgoError(f"warm_start and {name} are both given; the search has one start")
+    if solution.instance is not instance:
+        solution = Solution(instance, solution.routes)
+    if solution.violations:
+        raise ElgoError(f"warm_start is not feasible: {solution.violations[0]}")
+    if config.vehicles is not None and len(solution.routes) > config.vehicles:
+        raise ElgoError(f"warm_start has {len(solution.routes)} routes, vehicles is {config.vehicles}")
+    return solution
 
 
 def _text(model: ModelName | Model) -> str:

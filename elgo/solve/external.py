@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.packing import first_fit_decreasing
 from elgo.search.distances import integer_distances
@@ -42,7 +43,7 @@ class Budget:
     def left(self) -> float:
         """Return the seconds that are left for the search."""
         if self.seconds is None:
-            raise ValueError("seconds is None: this solver needs a time limit")
+            raise ElgoError("seconds is None: this solver needs a time limit")
         return max(LEAST_SECONDS, self.seconds - (self.clock() - self.begin))
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write, printable
 from elgo.problem.files.text import format_number
 from elgo.problem.instance import Instance
-from elgo.problem.itinerary import format_length, itineraries, short_length
+from elgo.problem.itinerary import format_length, in_display_unit, itineraries, short_length
 from elgo.problem.solution import Solution, format_gap, gap
 from elgo.problem.stops import Stops
 from elgo.solve.result import Result
@@ -175,7 +176,8 @@ def plot_history(result: Result, ax: Axes, title: str | None = None) -> None:
     instance, history = result.instance, result.history
     seconds = np.array([max(found.seconds, _AT_ONCE) for found in history])
     costs = np.array([found.cost for found in history])
-    heights = 100 * (costs / instance.best_known - 1) if instance.best_known else costs
+    scale, unit = in_display_unit(1.0, instance.metric)
+    heights = 100 * (costs / instance.best_known - 1) if instance.best_known else scale * costs
     times, steps = np.append(seconds, max(result.seconds.total, _AT_ONCE)), np.append(heights, heights[-1:])
     ax.step(times, steps, where="post", color=_INK, linewidth=1.2, zorder=2)
     for source in dict.fromkeys(found.source for found in history):
@@ -188,7 +190,8 @@ def plot_history(result: Result, ax: Axes, title: str | None = None) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if instance.best_known:
         _scale_gaps(ax, float(heights.min()), float(heights.max()))
-    ax.set_ylabel("gap to the best known cost, %" if instance.best_known else "cost")
+    cost = f"cost, {unit}" if unit else "cost"
+    ax.set_ylabel("gap to the best known cost, %" if instance.best_known else cost)
     ax.grid(color="#e6e9ec", linewidth=0.8)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
@@ -241,7 +244,7 @@ def _any_script() -> Iterator[None]:
 
 def _save(figure: Figure, path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: plot format {path.suffix!r} is not one of {', '.join(FORMATS)}")
+        raise ElgoError(f"{path}: plot format {path.suffix!r} is not one of {', '.join(FORMATS)}")
     buffer = BytesIO()
     with _any_script():
         figure.savefig(buffer, format=path.suffix.lower()[1:], dpi=150, bbox_inches="tight", pad_inches=0.1)

@@ -7,13 +7,14 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elgo.decode.decoder import DecodeConfig, decode, use_compiled
+from elgo.decode.decoder import DecodeConfig, OnRollouts, decode, use_compiled
 from elgo.decode.multistart import augmentations, best_solution, start_count, with_few_routes
+from elgo.decode.types import Actions
 from elgo.model.checkpoint import Model, as_policy
 from elgo.problem.augment import SYMMETRIES
 from elgo.problem.errors import ElgoError
@@ -23,7 +24,7 @@ from elgo.problem.task import ProblemName, Task
 from elgo.solve.config import ModelName, SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnProgress
-from elgo.solve.result import format_seconds
+from elgo.solve.result import CallbackError, format_seconds
 
 Nodes = NDArray[np.int64]
 log = logging.getLogger("elgo")
@@ -40,9 +41,9 @@ EXIT_SECONDS = 30.0  # for which the exit of the interpreter waits for what cann
 
 
 def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
-    """Offer the best rollout from every start under every symmetry; ValueError if all have too many routes.
+    """Offer the best rollout from every start under every symmetry; ElgoError if all have too many routes.
 
-    Loading and decoding are on threads of their own, so that Ctrl-C is answered at once.
+    Loading and decoding are on threads of their own, so that Ctrl-C is answered at once; what is done then is offered.
     """
     instance, config, stopped = incumbent.instance, incumbent.config, Event()
     model = config.policy
@@ -52,7 +53,10 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
         if stopped.is_set():
             raise DeadlineExceeded
         if on_progress is not None:
-            on_progress(fraction)
+            try:
+                on_progress(fraction)
+            except Exception as error:
+                raise CallbackError("on_progress", error) from error
 
     with incumbent.loading():
         load = partial(load_policy, model, instance.problem, config.device)
@@ -62,17 +66,47 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
     if seconds > SAID_SECONDS:
         text = "{}: {} starts x {} symmetries take about {}; fewer take less"
         log.info(text.format(instance.name, *counts, format_seconds(seconds)))
+    best = _BestSoFar(incumbent)
     with incumbent.timed("decode"):
         tasks, starts = augmentations(instance, policy.config.normalisation, *counts, config.seed)
+        incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
         try:
-            roll_out = partial(_best_rollout, policy, incumbent, tasks, starts, advance)
+            roll_out = partial(_best_rollout, policy, incumbent, tasks, starts, advance, best.take)
             solution = run_with_deadline(roll_out, math.inf, EXIT_SECONDS)
+        except (KeyboardInterrupt, CallbackError):
+            best.offer(sum(map(len, starts)))
+            raise
         finally:
             stopped.set()
-    incumbent.starts, incumbent.symmetries = len(starts[0]), len(tasks)
     if solution is None:
         raise ElgoError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")
     incumbent.offer(solution, "policy")
+
+
+class _BestSoFar:
+    """Keeps the best of the rollouts that are done, in case that the others never will be."""
+
+    def __init__(self, incumbent: Incumbent) -> None:
+        self._incumbent = incumbent
+        self._solution: Solution | None = None
+        self._done = 0
+        self._lock = Lock()
+
+    def take(self, actions: Actions) -> None:
+        """Take note of rollouts (M, T)."""
+        solution = _best_of([actions], self._incumbent)
+        with self._lock:
+            self._done += len(actions)
+            if solution is not None and (self._solution is None or solution.cost < self._solution.cost):
+                self._solution = solution
+
+    def offer(self, planned: int) -> None:
+        """Offer the best one, if there is one, with a warning that not all that were planned are done."""
+        with self._lock:
+            solution, done = self._solution, self._done
+        if solution is not None:
+            self._incumbent.warnings.append(f"{done} of {planned} rollouts were done")
+            self._incumbent.offer(solution, "policy")
 
 
 def policy_start(policy: Model, incumbent: Incumbent) -> bool:
@@ -144,12 +178,23 @@ def _rounds(count: int, first: int) -> Iterator[slice]:
 
 
 def _best_rollout(
-    policy: Model, incumbent: Incumbent, tasks: list[Task], starts: Sequence[Nodes], on_progress: OnProgress | None
+    policy: Model,
+    incumbent: Incumbent,
+    tasks: list[Task],
+    starts: Sequence[Nodes],
+    on_progress: OnProgress,
+    on_rollouts: OnRollouts | None = None,
 ) -> Solution | None:
     """Return the best solution of the rollouts; None if all have more routes than there are vehicles."""
     config = incumbent.config
     decoding = DecodeConfig(threads=config.threads, memory_gb=config.memory_gb)
-    rollouts = [own.actions for own in decode(policy, tasks, starts, decoding, on_progress=on_progress)]
-    if config.vehicles is not None and incumbent.instance.problem == "cvrp":
-        rollouts = with_few_routes(rollouts, config.vehicles)
+    made = decode(policy, tasks, starts, decoding, on_progress=on_progress, on_rollouts=on_rollouts)
+    return _best_of([own.actions for own in made], incumbent)
+
+
+def _best_of(rollouts: list[Actions], incumbent: Incumbent) -> Solution | None:
+    """Return the best solution of the rollouts; None if all have more routes than there are vehicles."""
+    vehicles = incumbent.config.vehicles
+    if vehicles is not None and incumbent.instance.problem == "cvrp":
+        rollouts = with_few_routes(rollouts, vehicles)
     return best_solution(incumbent.instance, rollouts) if rollouts else None

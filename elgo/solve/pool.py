@@ -19,18 +19,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from threading import RLock, Thread
 from typing import Any
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve.config import SolveConfig
 from elgo.solve.incumbent import OnImprovement, OnProgress
-from elgo.solve.result import Result
+from elgo.solve.result import CallbackError, Result
 from elgo.solve.worker import BEGUN, READY, Improved, Logged, Message, Request, Solved, Task, WorkerError, work
 
 CLOSE_SECONDS = 1.0  # for a worker to end by itself
@@ -42,8 +43,8 @@ log = logging.getLogger("elgo")
 class Job:
     """A call of `solve` in a pool. The future has its result, or raises its error.
 
-    Errors are those of `solve`; WorkerError if the process died; CancelledError if the job was stopped before it had a
-    solution.
+    Errors are those of `solve`, CallbackError also for `on_start`; WorkerError if the process died; CancelledError if
+    the job was stopped before it had a solution.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Job:
     on_progress: OnProgress | None = None
     future: Future[Result] = field(default_factory=Future)
     begun: bool = False  # a worker has said so
+    fault: CallbackError | None = None  # of a function of the caller's, which ends the job
     tries: int = 0  # how many workers it was sent to
 
     def stop(self) -> None:
@@ -101,7 +103,10 @@ class Pool:
         on_improvement: OnImprovement | None = None,
         on_progress: OnProgress | None = None,
     ) -> Job:
-        """Return a job, which the next free worker takes. The functions are called on a thread of the pool."""
+        """Return a job, which the next free worker takes.
+
+        The functions are called on a thread of the pool. One that raises an exception ends the job by a CallbackError.
+        """
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
@@ -155,7 +160,7 @@ class Pool:
         try:
             task = Task(job.number, pickle.dumps(job.request))
         except Exception as error:  # whatever a model of the caller's raises
-            job.future.set_exception(error)
+            job.future.set_exception(_not_to_be_sent(job.request, error))
             return
         worker.job = job
         job.tries += 1
@@ -224,21 +229,18 @@ class Pool:
             pass
         elif message == BEGUN:
             job.begun = True
-            _call(job.on_start)
+            _call(job, "on_start")
         elif isinstance(message, Improved):
             if job.on_improvement is not None:
-                _call(job.on_improvement, message.improvement, Solution(job.request.instance, message.routes))
+                _call(job, "on_improvement", message.improvement, Solution(job.request.instance, message.routes))
         elif isinstance(message, float):
-            _call(job.on_progress, message)
+            _call(job, "on_progress", message)
         else:
             with self._lock:
                 worker.job = None
                 self._assign()
-            if isinstance(message, Solved):
-                job.future.set_result(message.result(job.request.instance))
-            else:
-                assert message is None or isinstance(message, Exception)
-                job.future.set_exception(message or CancelledError())
+            assert message is None or isinstance(message, Exception | Solved)
+            _set_outcome(job, message)
 
 
 def _set_running(job: Job) -> bool:
@@ -254,13 +256,41 @@ def _cancel(job: Job) -> None:
         job.future.set_exception(CancelledError())
 
 
-def _call(function: Callable[..., None] | None, *arguments: Any) -> None:
-    """Call a function of the caller's, if there is one; what it raises is logged and must not end the thread."""
+def _set_outcome(job: Job, outcome: Solved | Exception | None) -> None:
+    """Give the future its result or error; the error of a function of the caller's has the result."""
+    result = outcome.result(job.request.instance) if isinstance(outcome, Solved) else None
+    if job.fault is not None:
+        job.fault.result = result
+        job.future.set_exception(job.fault)
+    elif result is not None:
+        job.future.set_result(result)
+    else:
+        job.future.set_exception(outcome if isinstance(outcome, Exception) else CancelledError())
+
+
+def _call(job: Job, name: str, *arguments: Any) -> None:
+    """Call a function of the caller's, if there is one and none has failed; one that fails ends the job."""
+    function = getattr(job, name)
     try:
-        if function is not None:
+        if function is not None and job.fault is None:
             function(*arguments)
-    except Exception:
-        log.exception("a function that was given to Pool.submit failed")
+    except Exception as error:
+        job.fault = CallbackError(name, error)
+        job.fault.__cause__ = error
+        job.stop()
+
+
+def _not_to_be_sent(request: Request, error: Exception) -> ElgoError:
+    """Return the error of a request that cannot be pickled; it names the field of the config."""
+    for item in fields(request.config):
+        value = getattr(request.config, item.name)
+        try:
+            pickle.dumps(value)
+        except Exception as reason:
+            what = getattr(value, "__qualname__", type(value).__qualname__)
+            why = "functions must be defined at the top of a module" if callable(value) else str(reason)
+            return ElgoError(f"{item.name} is {what}, which cannot be sent to another process: {why}")
+    return ElgoError(f"{request.instance.name} cannot be sent to another process: {error}")
 
 
 def _end_of(process: BaseProcess) -> str:

@@ -17,6 +17,11 @@ class Improvement(NamedTuple):
     source: str  # fallback, warm start, exact, savings, policy, search or fast_tsp
 
 
+def shown_source(source: str) -> str:
+    """Return where a solution comes from, as people are told: fast_tsp is search, too."""
+    return "search" if source == "fast_tsp" else source
+
+
 @dataclass(frozen=True)
 class Timings:
     """Seconds of each stage."""
@@ -48,8 +53,7 @@ class Result:
     @property
     def source(self) -> str:
         """Where the solution comes from: fallback, warm start, exact, savings, policy or search."""
-        last = self.history[-1].source
-        return "search" if last == "fast_tsp" else last
+        return shown_source(self.history[-1].source)
 
     @property
     def cost(self) -> float:
@@ -63,18 +67,19 @@ class Result:
 
 
 class CallbackError(RuntimeError):
-    """A function of the caller, `on_improvement` or `stop`, has raised an exception: it is the __cause__.
+    """A function of the caller, such as `on_improvement` or `stop`, has raised an exception: it is the __cause__.
 
-    `result` is the result with the best solution so far.
+    `result` is the result with the best solution so far; None if there was none yet.
     """
 
-    result: Result
+    result: Result | None = None
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name, error)  # from which another process can make it again
 
     def __str__(self) -> str:
-        return "{} has raised {!r}; the best solution so far is in `result` of this exception".format(*self.args)
+        kept = "" if self.result is None else "; the best solution so far is in `result` of this exception"
+        return "{} has raised {!r}".format(*self.args) + kept
 
 
 def format_seconds(seconds: float) -> str:

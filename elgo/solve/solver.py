@@ -6,13 +6,13 @@ import math
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from elgo.problem.errors import ElgoError
+from elgo.problem.files.text import errors_name
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.problem.task import PROBLEMS
 from elgo.search.exact import EXACT_NODES, exact_routes
 from elgo.search.fallback import fallback_routes
-from elgo.solve.config import ModelName, SolveConfig
+from elgo.solve.config import ModelName, SolveConfig, check_warm_start
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnImprovement, OnProgress
 from elgo.solve.result import CallbackError, Result
@@ -56,8 +56,8 @@ def solve(
     - `on_improvement`: called with each better solution, as (Improvement, Solution)
     - `on_progress`: called with the fraction of the rollouts that are done, with policy_only
 
-    Ctrl-C ends the search: the result is the best solution so far. If `on_improvement` or `stop` raises an exception,
-    the search ends with a CallbackError, which has that result. Wrong input is an ElgoError.
+    Ctrl-C ends the search: the result is the best solution so far. If `on_improvement`, `on_progress` or `stop` raises
+    an exception, the search ends with a CallbackError, which has that result. Wrong input is an ElgoError.
     """
     given = locals()
     changes = {it.name: given[it.name] for it in fields(SolveConfig) if given[it.name] is not None}
@@ -69,7 +69,7 @@ def solve(
             raise
         return incumbent.result(interrupted=True)
     except CallbackError as error:
-        error.result = incumbent.result()
+        error.result = incumbent.result() if incumbent.history else None
         raise
     return incumbent.result()
 
@@ -78,7 +78,8 @@ def _solve(incumbent: Incumbent, warm_start: Solution | None, on_progress: OnPro
     """Offer solutions to the incumbent: by trying everything, by the policy alone, or by a start and search."""
     instance, config = incumbent.instance, incumbent.config
     if warm_start is not None:
-        warm_start = _check_warm_start(warm_start, instance, config)
+        with errors_name(instance.name):
+            warm_start = check_warm_start(warm_start, instance, config)
     if config.policy_only and instance.customers > TRIVIAL:
         from elgo.solve.policy import policy_alone
 
@@ -142,18 +143,3 @@ def _load(instance: Instance, config: SolveConfig) -> Model | None:
     from elgo.solve.policy import load_policy
 
     return load_policy(config.start, instance.problem, config.device)
-
-
-def _check_warm_start(solution: Solution, instance: Instance, config: SolveConfig) -> Solution:
-    """Return the solution as one of this very instance; ElgoError if the search cannot start from it."""
-    for name in ("start", "policy_only"):
-        if getattr(config, name):
-            raise ElgoError(f"{instance.name}: warm_start and {name} are both given; the search has one start")
-    if solution.instance is not instance:
-        solution = Solution(instance, solution.routes)
-    if solution.violations:
-        raise ElgoError(f"{instance.name}: warm_start is not feasible: {solution.violations[0]}")
-    routes = len(solution.routes)
-    if config.vehicles is not None and routes > config.vehicles:
-        raise ElgoError(f"{instance.name}: warm_start has {routes} routes, vehicles is {config.vehicles}")
-    return solution

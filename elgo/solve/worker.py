@@ -19,6 +19,7 @@ from threading import Thread
 from types import FrameType
 from typing import Any, NamedTuple
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve import solver
@@ -176,7 +177,7 @@ def _solve(task: Task, interrupter: _Interrupter, outbox: SimpleQueue[Message]) 
     outcome: Outcome = None
     try:
         try:
-            instance, config, warm_start = pickle.loads(task.request)
+            instance, config, warm_start = _load(task.request)
             interrupter.begin(task.number)
             result = solver.solve(
                 instance, config, warm_start=warm_start, on_improvement=improved, on_progress=advanced
@@ -188,6 +189,14 @@ def _solve(task: Task, interrupter: _Interrupter, outbox: SimpleQueue[Message]) 
     except KeyboardInterrupt:  # before there was a solution, or after the end of the search
         pass
     return outcome
+
+
+def _load(request: bytes) -> Request:
+    try:
+        loaded: Request = pickle.loads(request)
+    except Exception as error:  # of a function that this process does not find, or of a model
+        raise ElgoError(f"the job cannot be read by another process: {describe_bug(error)}") from error
+    return loaded
 
 
 def _without_instance(result: Result) -> Solved:

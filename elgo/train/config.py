@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elgo.model.config import PolicyConfig, check_at_least, check_choice, make_section, section_values
+from elgo.problem.errors import ElgoError
 from elgo.problem.generate import CVRP_DISTRIBUTIONS, POINT_DISTRIBUTIONS
 from elgo.train.labelling import parse_sizes
 
@@ -25,7 +26,7 @@ def parse_set(name: str) -> tuple[str, int, int]:
     """Return distribution, N and number of instances of a set's name, such as "uniform-100-200"."""
     parts = name.rsplit("-", 2)
     if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
-        raise ValueError(f"sets has {name!r}; write DISTRIBUTION-N-COUNT")
+        raise ElgoError(f"sets has {name!r}; write DISTRIBUTION-N-COUNT")
     return parts[0], int(parts[1]), int(parts[2])
 
 
@@ -42,7 +43,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_at_least(self, batch=1, nodes=0)
         if min(low for low, _ in parse_sizes(self.sizes)) < 2:
-            raise ValueError(f"sizes is {self.sizes!r}, must be at least 2")
+            raise ElgoError(f"sizes is {self.sizes!r}, must be at least 2")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ReinforceConfig:
     def __post_init__(self) -> None:
         check_at_least(self, starts=0)
         if not 0 < self.confidence_threshold <= 1:
-            raise ValueError(
+            raise ElgoError(
                 f"confidence_threshold is {self.confidence_threshold}, must be greater than 0 and at most 1"
             )
 
@@ -102,14 +103,14 @@ class TrainConfig:
         check_at_least(self, steps=0, minutes=0, global_steps=0, warmup=0, weight_decay=0, clip_norm=0, ema=0, seed=0)
         check_at_least(self, checkpoint_minutes=0)
         if self.steps and self.minutes:
-            raise ValueError(f"steps is {self.steps} and minutes is {self.minutes:g}: set one of them")
+            raise ElgoError(f"steps is {self.steps} and minutes is {self.minutes:g}: set one of them")
         if self.schedule == "linear" and not (self.steps or self.minutes):
-            raise ValueError("schedule is 'linear', which needs steps or minutes")
+            raise ElgoError("schedule is 'linear', which needs steps or minutes")
         for name in ("lr", "adamw_lr"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be positive")
+                raise ElgoError(f"{name} is {getattr(self, name)}, must be positive")
         if self.ema >= 1:
-            raise ValueError(f"ema is {self.ema}, must be less than 1")
+            raise ElgoError(f"ema is {self.ema}, must be less than 1")
 
 
 @dataclass(frozen=True)
@@ -142,23 +143,23 @@ class Config:
             self._check_distribution("validation.sets", parse_set(name)[0])
         sets, best_on = self.validation.sets, self.validation.best_on
         if sets and best_on not in ("", *sets):
-            raise ValueError(f"validation.best_on is {best_on!r}, must be one of validation.sets: {', '.join(sets)}")
+            raise ElgoError(f"validation.best_on is {best_on!r}, must be one of validation.sets: {', '.join(sets)}")
         distribution = self.data.distribution
         several = distribution == "adaptive" or "," in distribution
         if several and not isinstance(self.method, ReinforceConfig):
-            raise ValueError(f"data.distribution is {distribution!r}, must be one name if method is 'imitate'")
+            raise ElgoError(f"data.distribution is {distribution!r}, must be one name if method is 'imitate'")
         if distribution != "adaptive":
             for name in distribution.split(","):
                 self._check_distribution("data.distribution", name)
         elif len(sets) < 2:
-            raise ValueError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
+            raise ElgoError("data.distribution is 'adaptive': validation.sets must name the sets it adapts to")
         if self.train.global_steps and not self.policy.global_policy:
-            raise ValueError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
+            raise ElgoError(f"train.global_steps is {self.train.global_steps}, but policy.global_policy is off")
 
     def _check_distribution(self, place: str, name: str) -> None:
         known = POINT_DISTRIBUTIONS if self.policy.problem == "tsp" else CVRP_DISTRIBUTIONS
         if name not in known:
-            raise ValueError(f"{place} has {name!r}, which is none of {', '.join(known)}")
+            raise ElgoError(f"{place} has {name!r}, which is none of {', '.join(known)}")
 
     @property
     def method_name(self) -> str:
@@ -182,20 +183,20 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> Config:
             _override(values, override)
         return make_config(values)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise ElgoError(f"{name}: {error}") from None
 
 
 def _config_file(name: str, folder: Path) -> Path:
     file = folder / name if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not file.is_file():
-        raise ValueError(f"no such config; there are {', '.join(named_configs())}, or name a .toml file")
+        raise ElgoError(f"no such config; there are {', '.join(named_configs())}, or name a .toml file")
     return file
 
 
 def _read(file: Path, derived: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return the nested values of a TOML file, merged into those of its base."""
     if file in derived:
-        raise ValueError(f"{file} is its own base")
+        raise ElgoError(f"{file} is its own base")
     values = tomllib.loads(file.read_text())
     base = values.pop("base", None)
     if base is None:
@@ -203,7 +204,7 @@ def _read(file: Path, derived: tuple[Path, ...] = ()) -> dict[str, Any]:
     try:
         merged = _read(_config_file(str(base), file.parent), (*derived, file))
     except ValueError as error:
-        raise ValueError(f"base is {base!r}: {error}") from None
+        raise ElgoError(f"base is {base!r}: {error}") from None
     for name, value in values.items():
         merged[name] = {**section_values(merged.get(name, {}), name), **value} if isinstance(value, dict) else value
     return merged
@@ -214,7 +215,7 @@ def _override(values: dict[str, Any], text: str) -> None:
     place, equals, value = (part.strip() for part in text.partition("="))
     section, dot, name = place.partition(".")
     if not equals or not (dot or place == "method"):
-        raise ValueError(f"--set {text!r}: write section.field=value")
+        raise ElgoError(f"--set {text!r}: write section.field=value")
     try:
         parsed = tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
@@ -229,10 +230,10 @@ def make_config(values: Mapping[str, Any]) -> Config:
     """Return a Config from nested values. Unknown names and wrong types are errors that name section and field."""
     method = values.get("method", "reinforce")
     if method not in METHODS:
-        raise ValueError(f"method is {method!r}, must be one of {', '.join(METHODS)}")
+        raise ElgoError(f"method is {method!r}, must be one of {', '.join(METHODS)}")
     unknown = set(values) - {"method", *SECTIONS}
     if unknown:
-        raise ValueError(f"unknown section {min(unknown)!r}; there are {', '.join(SECTIONS)}")
+        raise ElgoError(f"unknown section {min(unknown)!r}; there are {', '.join(SECTIONS)}")
     made: dict[str, Any] = {name: make_section(kind, values.get(name, {}), name) for name, kind in SECTIONS.items()}
     return Config(made["policy"], made["data"], made[method], made["train"], made["validation"])
 

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from elgo.problem.errors import ElgoError
 from elgo.train.config import Config
 from elgo.train.run import RunFolder, RunState, fits, read_stored_config
 
@@ -17,10 +18,10 @@ def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Con
     """
     stored = run / "config.json"
     if not stored.exists() or not (run / "checkpoint.pt").exists():
-        raise ValueError(f"{run}: no config.json and checkpoint.pt to cool; is this the folder of a run?")
+        raise ElgoError(f"{run}: no config.json and checkpoint.pt to cool; is this the folder of a run?")
     config = read_stored_config(stored)
     if config.train.schedule != "constant":
-        raise ValueError(f"{stored}: train.schedule is {config.train.schedule!r}, there is nothing to cool")
+        raise ElgoError(f"{stored}: train.schedule is {config.train.schedule!r}, there is nothing to cool")
     cooling = replace(config, train=replace(config.train, schedule="linear", steps=steps, minutes=minutes))
     target = RunFolder(folder, cooling)
     saved = RunFolder(run, config).load()

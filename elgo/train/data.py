@@ -18,6 +18,7 @@ import numpy as np
 
 from elgo.model.config import PolicyConfig
 from elgo.problem.augment import normalise_task
+from elgo.problem.errors import ElgoError
 from elgo.problem.generate import generate
 from elgo.problem.task import ProblemName, Task
 from elgo.train.config import Config, DataConfig, ImitationConfig
@@ -72,7 +73,7 @@ class StoredLabels:
         for name, labels in self.loaded.items():
             found = labels[0].sample.problem
             if found != self.problem:
-                raise ValueError(f"{name}: imitate.labels are for {found!r}, policy.problem is {self.problem!r}")
+                raise ElgoError(f"{name}: imitate.labels are for {found!r}, policy.problem is {self.problem!r}")
         self.labels = sorted(itertools.chain(*self.loaded.values()), key=lambda label: label.sample.size)
         self.sizes = np.array([label.sample.size for label in self.labels])
 
@@ -176,15 +177,15 @@ def _fill(store: LabelStore, batches: BatchStream, newest: Synchronized[int], pa
 
 
 def check_labels(config: Config) -> None:
-    """Raise ValueError if the config names labels that do not exist, or stores of different generator versions."""
+    """Raise ElgoError if the config names labels that do not exist, or stores of different generator versions."""
     names = config.method.labels if isinstance(config.method, ImitationConfig) else ()
     for name in names:
         if not (Path(name).is_file() if name.endswith(".npz") else len(LabelStore(Path(name)))):
-            raise ValueError(f"{name}: imitate.labels names no labelled instances")
+            raise ElgoError(f"{name}: imitate.labels names no labelled instances")
     versions = {name: LabelStore(name).generator_version for name in names if not name.endswith(".npz")}
     if len(set(versions.values())) > 1:
         found = ", ".join(f"{name} (version {version})" for name, version in versions.items())
-        raise ValueError(f"imitate.labels mixes stores of different generator versions: {found}")
+        raise ElgoError(f"imitate.labels mixes stores of different generator versions: {found}")
 
 
 def label_source(config: Config, options: ImitationConfig, folder: Path, writing: bool = True) -> LabelSource:

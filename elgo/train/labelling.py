@@ -17,6 +17,7 @@ import numpy as np
 
 from elgo.model.config import check_at_least, check_choice
 from elgo.problem.distances import Metric
+from elgo.problem.errors import ElgoError
 from elgo.problem.generate import as_instance, generate
 from elgo.problem.instance import Instance
 from elgo.problem.task import PROBLEMS, Task
@@ -55,11 +56,11 @@ class Labelled:
 
 
 def label(sample: Task, routes: Sequence[Sequence[int]]) -> Labelled:
-    """Return the sample with routes (without the depot) in a canonical order; ValueError if they are infeasible."""
+    """Return the sample with routes (without the depot) in a canonical order; ElgoError if they are infeasible."""
     visited = np.sort(np.concatenate([np.asarray(route, dtype=np.int64) for route in routes]))
     first = 0 if sample.demand is None else 1
     if not np.array_equal(visited, np.arange(first, sample.size)):
-        raise ValueError("the routes do not visit every node once")
+        raise ElgoError("the routes do not visit every node once")
     if sample.demand is None:
         tour = np.asarray(routes[0], dtype=np.int64)
         tour = np.roll(tour, -int(np.flatnonzero(tour == 0)[0]))
@@ -69,7 +70,7 @@ def label(sample: Task, routes: Sequence[Sequence[int]]) -> Labelled:
         for route in routes:
             load = int(sample.demand[list(route)].sum())
             if load > (sample.capacity or 0):
-                raise ValueError(f"a route carries {load}, more than the capacity {sample.capacity}")
+                raise ElgoError(f"a route carries {load}, more than the capacity {sample.capacity}")
         forward = sorted(list(route) if route[0] <= route[-1] else list(route)[::-1] for route in routes if len(route))
         tour = np.array([0, *(node for route in forward for node in (*route, 0))], dtype=np.int64)
     return Labelled(sample, tour, tour_cost(sample.coords, tour))
@@ -136,7 +137,7 @@ def label_cvrp(sample: Task, seconds: float | None = None, seed: int = 0) -> Lab
     Without a time by our own search: 0.2 s and 0.8 % at N=100, 2 s and better than PyVRP's at N=500 (measured).
     """
     if sample.demand is None or sample.capacity is None:
-        raise ValueError("sample has no demand and capacity")
+        raise ElgoError("sample has no demand and capacity")
     if sample.customers == 1:
         return label(sample, [[1]])
     if seconds is None:
@@ -172,7 +173,7 @@ def parse_sizes(text: str) -> Sizes:
     for part in text.split(","):
         low, _, high = part.partition("-")
         if not (low.isdigit() and (high or low).isdigit()):
-            raise ValueError(f"sizes is {text!r}; write 100,200 or 50-1000")
+            raise ElgoError(f"sizes is {text!r}; write 100,200 or 50-1000")
         ranges.append((int(low), int(high or low)))
     return tuple(ranges)
 
@@ -197,7 +198,7 @@ class LabelStream:
         check_choice(self, problem=PROBLEMS)
         check_at_least(self, group=1, seed=0)
         if not self.sizes or any(not 1 <= low <= high for low, high in self.sizes):
-            raise ValueError(f"sizes is {self.sizes}; every range needs 1 <= low <= high")
+            raise ElgoError(f"sizes is {self.sizes}; every range needs 1 <= low <= high")
 
     def _rng(self, purpose: int, index: int) -> np.random.Generator:
         # Always four words: SeedSequence pads with zeros, so lists of different lengths could coincide.

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, atomic_write
 from elgo.problem.generate import GENERATOR_VERSION
 from elgo.problem.task import Task
@@ -72,7 +73,7 @@ class LabelStore:
                 cost=np.array([x.cost for x in labels]),
             )
             if final.exists():
-                raise ValueError(f"{final} exists: another process writes to this store")
+                raise ElgoError(f"{final} exists: another process writes to this store")
 
     def load(self, start: int = 0) -> list[Labelled]:
         """Return the labels start, start + 1, ... in the order in which they were added."""
@@ -143,7 +144,7 @@ def _in_order(stream: LabelStream, start: int, workers: int) -> Generator[Labell
 
 
 def claim(store: LabelStore, stream: LabelStream) -> None:
-    """Record which stream a new store holds; ValueError if it holds another, or instances of an older generator.
+    """Record which stream a new store holds; ElgoError if it holds another, or instances of an older generator.
 
     Fields that an older version did not record have their default values.
     """
@@ -153,13 +154,13 @@ def claim(store: LabelStore, stream: LabelStream) -> None:
         store.folder.mkdir(parents=True, exist_ok=True)
         atomic_write(path, json.dumps(record))
     if store.generator_version != GENERATOR_VERSION:
-        raise ValueError(
+        raise ElgoError(
             f"{store.folder} holds instances of generator version {store.generator_version}, "
             f"which do not mix with those of version {GENERATOR_VERSION}; name a new folder"
         )
     text, defaults = json.dumps(record), {field.name: field.default for field in fields(LabelStream)}
     if defaults | json.loads(path.read_text()) != json.loads(text):
-        raise ValueError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
+        raise ElgoError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
 
 
 def make_labels(

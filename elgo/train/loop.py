@@ -23,6 +23,7 @@ from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy, with_local
 from elgo.model.global_policy import GlobalPolicy
 from elgo.model.protocols import MakeGlobalPolicy
+from elgo.problem.errors import ElgoError
 from elgo.train.config import Config, ImitationConfig, TrainConfig
 from elgo.train.data import check_labels
 from elgo.train.imitate import Imitation
@@ -125,7 +126,7 @@ class Trainer:
         self.processes.sum_gradients(self.policy, total, divisor)
         loss = float(total / divisor)
         if not math.isfinite(loss):  # before it spoils the weights
-            raise ValueError(f"{self.folder.path}: the loss is {loss} at step {step}; try a lower train.lr")
+            raise ElgoError(f"{self.folder.path}: the loss is {loss} at step {step}; try a lower train.lr")
         torch._foreach_div_([p.grad for p in self.policy.parameters() if p.grad is not None], divisor)
         if train.clip_norm:
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), train.clip_norm)
@@ -192,13 +193,13 @@ def rate_factor(config: TrainConfig, step: int, done: float) -> float:
 
 
 def initial_policy(config: PolicyConfig, name: str, global_policy: MakeGlobalPolicy = GlobalPolicy) -> Policy:
-    """Return a model of the package by name, or that of a file; ValueError if its network is not that of the config."""
+    """Return a model of the package by name, or that of a file; ElgoError if its network is not that of the config."""
     path = model_file(name, config.problem)
     policy = load_policy(path, config.problem, global_policy)
     found = replace(policy.config, local_policy=config.local_policy)  # a stage may switch that one
     for field, value in asdict(config).items():
         if getattr(found, field) != value:
-            raise ValueError(f"{path}: policy.{field} is {getattr(found, field)!r}, in the config it is {value!r}")
+            raise ElgoError(f"{path}: policy.{field} is {getattr(found, field)!r}, in the config it is {value!r}")
     return policy
 
 

@@ -6,6 +6,7 @@ from itertools import accumulate, cycle
 from pathlib import Path
 from typing import Any
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
 from elgo.train.run import read_log, validation_gaps
 
@@ -66,7 +67,7 @@ def read_stages(run: Path) -> list[list[dict[str, Any]]]:
     for folder in stage_folders(run):
         rows = list(read_log(folder))
         if not rows:
-            raise ValueError(f"{folder}: log.jsonl has no rows; is this the folder of a run?")
+            raise ElgoError(f"{folder}: log.jsonl has no rows; is this the folder of a run?")
         stages.append([row | {"core_hours": begin + row.get("cpu_seconds", row["seconds"]) / 3600} for row in rows])
         begin = stages[-1][-1]["core_hours"]
     return stages

@@ -13,6 +13,7 @@ import torch
 
 from elgo import __version__
 from elgo.model.torch_file import read_torch_file
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, atomic_write, lock_file, remove_partial_files
 from elgo.train.config import Config, make_config, to_json
 
@@ -42,7 +43,7 @@ class RunFolder:
         stored = path / "config.json"
         if stored.exists():
             if _fixed_fields(read_stored_config(stored)) != _fixed_fields(config):
-                raise ValueError(f"{stored}: the run was started with another config; name a new folder for a new run")
+                raise ElgoError(f"{stored}: the run was started with another config; name a new folder for a new run")
         else:
             path.mkdir(parents=True, exist_ok=True)
             atomic_write(path / "versions.json", json.dumps(versions(), indent=2))
@@ -59,15 +60,15 @@ class RunFolder:
             return None
         loaded = read_torch_file(self.checkpoint)
         if not isinstance(loaded, dict):
-            raise ValueError(f"{self.checkpoint}: not the checkpoint of a run")
+            raise ElgoError(f"{self.checkpoint}: not the checkpoint of a run")
         return loaded
 
     def lock(self) -> IO[str]:
-        """Return a file that is open as long as this process trains here; ValueError if another one does."""
+        """Return a file that is open as long as this process trains here; ElgoError if another one does."""
         file = open(self.path / "lock", "a")  # noqa: SIM115
         if not lock_file(file):
             file.close()
-            raise ValueError(f"{self.path}: another process is training in this folder")
+            raise ElgoError(f"{self.path}: another process is training in this folder")
         return file
 
     def cut_log(self, step: int) -> None:
@@ -107,20 +108,20 @@ class RunLog:
 
 @contextmanager
 def fits(checkpoint: Path) -> Iterator[None]:
-    """Turn errors that the content of a checkpoint leads to within the block into a ValueError."""
+    """Turn errors that the content of a checkpoint leads to within the block into an ElgoError."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"{checkpoint}: does not fit the config of the run ({reason:.200})") from None
+        raise ElgoError(f"{checkpoint}: does not fit the config of the run ({reason:.200})") from None
 
 
 def read_stored_config(path: Path) -> Config:
-    """Return the config in the folder of a run; ValueError if the file is damaged."""
+    """Return the config in the folder of a run; ElgoError if the file is damaged."""
     try:
         return make_config(json.loads(path.read_text()))
     except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not the config of a run ({error})") from None
+        raise ElgoError(f"{path}: not the config of a run ({error})") from None
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

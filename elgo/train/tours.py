@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from elgo.decode.multistart import make_task, routes
 from elgo.model.checkpoint import check_problem, load_model
 from elgo.model.device import require_torch
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 
@@ -32,7 +33,7 @@ def log_prob(
     - `tours`: node sequences as `rollouts` returns them; they may differ in length
 
     A route of a CVRP ends with the depot's 0, the last one too: that move has a probability like all others.
-    Raises ValueError for a tour that is not a solution of the instance.
+    Raises ElgoError for a tour that is not a solution of the instance.
     """
     require_torch("log_prob")
     import torch
@@ -47,20 +48,20 @@ def log_prob(
     sequences = [_moves(instance, number, np.asarray(tour)) for number, tour in enumerate(tours)]
     longest = max(map(len, sequences), default=0)
     if not longest:
-        raise ValueError(f"{instance.name}: tours is empty")
+        raise ElgoError(f"{instance.name}: tours is empty")
     actions = np.stack([np.pad(nodes, (0, longest - len(nodes)), mode="edge") for nodes in sequences])
     batch = make_batch([task]).to(policy.device)
     return batch_log_prob(policy, batch, torch.from_numpy(actions)[None].to(policy.device)).sum(2)[0]
 
 
 def _moves(instance: Instance, number: int, tour: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the moves of a tour: in CVRP with one 0 after each route; ValueError if it is not a solution."""
+    """Return the moves of a tour: in CVRP with one 0 after each route; ElgoError if it is not a solution."""
     where = f"{instance.name}: tours[{number}]"
     if tour.ndim != 1 or tour.dtype.kind not in "iu":
-        raise ValueError(f"{where} has shape {tour.shape} and type {tour.dtype}, expected a sequence of nodes")
+        raise ElgoError(f"{where} has shape {tour.shape} and type {tour.dtype}, expected a sequence of nodes")
     solution = Solution(instance, routes(instance, tour.astype(np.int32)))
     if solution.violations:
-        raise ValueError(f"{where}: {solution.violations[0]}")
+        raise ElgoError(f"{where}: {solution.violations[0]}")
     if instance.problem == "tsp":
         return tour.astype(np.int64)
     start = [0] if tour[0] == 0 else []  # the published code starts there, too

@@ -18,6 +18,7 @@ from elgo.decode.multistart import all_starts
 from elgo.model.ensemble import Policy
 from elgo.model.env import make_batch
 from elgo.problem.augment import normalise_task
+from elgo.problem.errors import ElgoError
 from elgo.problem.task import ProblemName
 from elgo.train.config import parse_set
 from elgo.train.labelling import Labelled, LabelStream, cvrp_solver, require
@@ -69,7 +70,7 @@ def _shipped_set(prefix: str, count: int) -> list[Labelled] | None:
         if held_prefix == prefix and int(held) >= count:
             found = hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest()
             if found != expected:
-                raise ValueError(f"{SHIPPED / name}: its SHA-256 is {found}, expected {expected}; install elgo again")
+                raise ElgoError(f"{SHIPPED / name}: its SHA-256 is {found}, expected {expected}; install elgo again")
             return read_shard(SHIPPED / name)[:count]
     return None
 

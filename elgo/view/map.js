@@ -142,7 +142,7 @@
   }
 
   function legendOf(route, r) {
-    const stops = route.stops.length;
+    const stops = route.count;
     const facts = [`${stops} stop${stops === 1 ? "" : "s"}`];
     if (route.load) facts.push(`load ${route.load}`);
     const summary = element("summary", "", swatch(route), element("span", "number", String(r + 1)),

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from elgo.problem.distances import FloatArray
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import format_number, printable
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.itinerary import Itinerary, itineraries, short_length
@@ -40,7 +41,7 @@ _NOTES = {
 def format_map(solution: Solution, stops: Stops, tiles: str | None = None) -> str:
     """Return the page; `tiles` is the URL of street tiles with {z}, {x} and {y}, "osm", or None for no background.
 
-    Raises ValueError if there are no coordinates, or tiles for coordinates that are not latitude and longitude.
+    Raises ElgoError if there are no coordinates, or tiles for coordinates that are not latitude and longitude.
     """
     data = map_data(solution, stops, tiles)
     script = _part("leaflet/leaflet.js").replace("//# sourceMappingURL=leaflet.js.map", "") + "\n" + _part("map.js")
@@ -81,12 +82,12 @@ def map_data(solution: Solution, stops: Stops, tiles: str | None = None) -> dict
 
 
 def tile_url(tiles: str, stops: Stops) -> str:
-    """Return the URL of street tiles; ValueError if it is none, or the stops have no latitudes and longitudes."""
+    """Return the URL of street tiles; ElgoError if it is none, or the stops have no latitudes and longitudes."""
     if stops.degrees is None:
-        raise ValueError("street tiles need latitude and longitude, but the stops have x, y")
+        raise ElgoError("street tiles need latitude and longitude, but the stops have x, y")
     url = OPEN_STREET_MAP if tiles == "osm" else tiles
     if not (_TILE_URL.fullmatch(url) and all(f"{{{axis}}}" in url for axis in "zxy")):
-        raise ValueError(f"street tiles are {url!r}, expected osm or a URL such as {OPEN_STREET_MAP}")
+        raise ElgoError(f"street tiles are {url!r}, expected osm or a URL such as {OPEN_STREET_MAP}")
     return url
 
 
@@ -100,6 +101,7 @@ def _route(instance: Instance, route: Itinerary, style: RouteStyle) -> dict[str,
         "load": f"{loads[-1]} / {format_number(instance.capacity)}" if instance.capacity is not None else "",
         "nodes": list(route.nodes),
         "stops": list(route.stops),
+        "count": route.stop_count,
         "distances": [short_length(distance, instance.metric) for distance in route.distances],
         "loads": loads,
     }
@@ -110,7 +112,7 @@ def _places(instance: Instance, stops: Stops) -> tuple[FloatArray, float]:
     if stops.degrees is not None:
         return np.stack([stops.degrees[:, 0], unwrapped(stops.degrees[:, 1])], axis=1), 1.0
     if not instance.has_coords:
-        raise ValueError("a map needs coordinates, but the stops have none")
+        raise ElgoError("a map needs coordinates, but the stops have none")
     low = instance.coords.min(axis=0)
     per_unit = float(np.ptp(instance.coords, axis=0).max() or 1.0) / _PLANE_SIDE
     return ((instance.coords - low) / per_unit)[:, ::-1], per_unit

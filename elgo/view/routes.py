@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import format_number
 from elgo.problem.instance import Instance
 from elgo.problem.itinerary import Itinerary, in_display_unit, itineraries
@@ -42,10 +43,10 @@ def format_routes(solution: Solution, stops: Stops) -> str:
 def format_geojson(solution: Solution, stops: Stops) -> str:
     """Return the routes as GeoJSON: a line for each route and a point for each stop.
 
-    Raises ValueError if there are no latitudes and longitudes.
+    Raises ElgoError if there are no latitudes and longitudes.
     """
     if stops.degrees is None:
-        raise ValueError("GeoJSON needs latitude and longitude, but the stops have x, y or no coordinates")
+        raise ElgoError("GeoJSON needs latitude and longitude, but the stops have x, y or no coordinates")
     instance = solution.instance
     unit = _unit(instance)
     places = [[round((lon + 180.0) % 360.0 - 180.0, 7), round(lat, 7)] for lat, lon in stops.degrees.tolist()]
@@ -54,7 +55,8 @@ def format_geojson(solution: Solution, stops: Stops) -> str:
     carried = _carried(stops, ["route", "position", "id", "name", *names])
     for number, route in enumerate(itineraries(solution), start=1):
         length = round(in_display_unit(route.cost, instance.metric)[0], _DECIMALS)
-        facts = {"route": number, "stops": len(route.stops), "load": route.load, f"distance{unit}": length}
+        load = None if instance.demand is None else route.load
+        facts = {"route": number, "stops": route.stop_count, "load": load, f"distance{unit}": length}
         lines.append(_feature("LineString", [places[node] for node in route.nodes], facts))
         for position, node in enumerate([route.nodes[0], *route.stops]):
             own = {"route": number, "position": position, "id": stops.ids[node], "name": stops.names[node]}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -215,7 +216,7 @@ def test_wrong_warm_starts_are_refused(tmp_path) -> None:
     start = tmp_path / "start.sol"
     good = CVRP.with_suffix(".sol").read_text()
     for text, words in {
-        "Route #1: 1 2 3\nCost 3\n": (str(CVRP), "missing nodes: 4, 5"),
+        "Route #1: 1 2 3\nCost 3\n": ("--warm-start is not feasible", "missing nodes: 4, 5"),
         "nonsense": (),
         good.replace("Route #1:", "Route #1: 5"): ("repeated nodes: 5",),
     }.items():
@@ -569,6 +570,40 @@ def test_ctrl_c_while_the_model_is_loading_or_decoding(seconds: float) -> None:
     assert "clusters-n120" in table
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a TSP of 20,000 nodes, with a random tour beside it, whose improvement takes long."""
+    rng, file = np.random.default_rng(0), tmp_path_factory.mktemp("large") / "large.csv"
+    file.write_text("x,y\n" + "".join(f"{x:.6f},{y:.6f}\n" for x, y in rng.random((20_000, 2))))
+    tour = "\n".join(map(str, rng.permutation(20_000) + 1))
+    file.with_suffix(".tour").write_text(f"TOUR_SECTION\n{tour}\n-1\n")
+    return file
+
+
+def test_a_large_problem_and_a_short_limit(large: Path) -> None:
+    done = elgo_command("solve", large, "--time-limit", 1, "--warm-start", large.with_suffix(".tour"))
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r" (\d+\.\d\d)  ", done.stdout)[1]) < 1 + LATE  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 2.0])
+def test_the_first_ctrl_c_works_in_a_large_problem(large: Path, seconds: float, tmp_path: Path) -> None:
+    words = ["solve", large, "--time-limit", "600", "--warm-start", large.with_suffix(".tour"), "--solutions", tmp_path]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "elgo", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not loaded(command.pid, "llvmlite"):
+        assert command.poll() is None
+        time.sleep(0.1)
+    time.sleep(seconds)
+    command.send_signal(signal.SIGINT)
+    table, errors = command.communicate(timeout=120)
+    assert command.returncode == 130, errors
+    assert errors.splitlines()[-1] == "elgo: interrupted"
+    assert "large" in table
+    assert (tmp_path / "large.tour").exists()
+
+
 def test_open_routes_and_fixed_ends(tmp_path: Path) -> None:
     file = tmp_path / "line.csv"
     file.write_text("id,x,y\n" + "".join(f"{10 * k},{k},0\n" for k in range(1, 7)))
@@ -588,8 +623,34 @@ def test_open_routes_and_fixed_ends(tmp_path: Path) -> None:
 
 def test_wrong_ends(tmp_path: Path) -> None:
     check_refused(run("solve", CVRP, "--first", 3), str(CVRP), "--first is 3", "only a TSP")
-    check_refused(run("solve", TSP, "--last", 1000), str(TSP), "--last is 1000", "no node")
-    check_refused(run("solve", TSP, "--first", 4, "--last", 4), str(TSP), "both 4")
+    check_refused(run("solve", TSP, "--last", 1000), str(TSP), "--last is 1000", "no stop has this id, name or number")
+    check_refused(
+        run("solve", TSP, "--first", 4, "--last", 4), str(TSP), "--first and --last are both 4", "give --first"
+    )
+    file = tmp_path / "twice.csv"
+    file.write_text("name,x,y\nann,0,0\nann,1,0\n")
+    check_refused(run("solve", file, "--first", "ann"), str(file), "--first is ann, but 2 stops have this name")
+
+
+def test_ends_are_ids_names_or_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "line.csv"
+    file.write_text("id,name,x,y\n" + "".join(f"s{k},n{k},{k},0\n" for k in range(1, 7)))
+    for first, last in (("s2", "n4"), ("n2", "4"), ("2", "s4")):
+        done = run("solve", file, "--first", first, "--last", last, "--json", tmp_path / "out.json")
+        assert done.exit_code == 0, done.stderr
+        (record,) = json.loads((tmp_path / "out.json").read_text())
+        assert (record["routes"][0][0], record["routes"][0][-1]) == (1, 3)
+
+
+def test_options_without_effect_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "line.csv"
+    file.write_text("x,y\n0,0\n1,0\n2,0\n")
+    given = ("--memory", 2, "--plot-format", "svg")
+    errors = run("solve", file, *given, "--plot", tmp_path / "one.png").stderr
+    assert "warning: --memory had no effect" in errors
+    assert "warning: --plot-format had no effect" in errors
+    assert "no effect" not in run("solve", file, *given, "--start", "elg", "--plot", tmp_path / "pictures").stderr
+    assert (tmp_path / "pictures" / "line.svg").exists()
 
 
 def test_trivial_problems_do_not_stop_the_others(tmp_path: Path) -> None:

@@ -185,6 +185,11 @@ def test_from_a_matrix_that_may_be_asymmetric() -> None:
     assert placed.coords.tolist() == [[5, 6], [7, 8]]
 
 
+def test_an_unknown_metric() -> None:
+    with pytest.raises(ElgoError, match=r"^METRIC is 'MAN_2D', expected one of EUC_2D, CEIL_2D"):
+        Instance.from_coords(SQUARE, metric="MAN_2D")
+
+
 # --- open routes, and fixed ends
 
 
@@ -204,3 +209,13 @@ def test_a_last_stop_makes_a_tour_open() -> None:
     assert tsp(last=2).open
     assert not tsp(first=2).open
     assert tsp(best_known=4.0).with_ends(first=1).best_known == 4
+
+
+def test_ends_that_are_not_given_stay() -> None:
+    path = tsp().with_ends(first=1).with_ends(last=2).with_ends(open=True)
+    assert (path.first, path.last, path.open) == (1, 2, True)
+    assert path.with_ends(first=0).last == 2
+    opened = tsp(best_known=4.0).with_ends(open=True)
+    assert opened.with_ends(first=1).open
+    assert opened.best_known is None
+    assert not opened.with_ends(open=False).open

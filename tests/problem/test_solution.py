@@ -126,5 +126,10 @@ def test_gap() -> None:
 
 def test_costs_and_gaps_as_text() -> None:
     assert [format_cost(cost) for cost in (None, 7.0, 1234, 0.12345)] == ["-", "7", "1234", "0.1235"]
+    assert [format_cost(cost) for cost in (1e15 - 1, 1e15, 1.23456789e99)] == [
+        "999999999999999",
+        "1e+15",
+        "1.23457e+99",
+    ]
     assert [format_cost(cost, ",") for cost in (1234567, 1234.5)] == ["1,234,567", "1,234.5000"]
     assert [format_gap(percent) for percent in (None, 0.126, -1)] == ["-", "0.13", "-1.00"]

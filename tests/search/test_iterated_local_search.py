@@ -47,6 +47,15 @@ def test_the_scale_of_the_distances_does_not_matter(scale: float) -> None:
     assert gains[1] == pytest.approx(gains[0], abs=0.02)
 
 
+def test_a_descent_does_a_bounded_amount_of_work_and_the_next_one_goes_on() -> None:
+    """A random tour of many nodes would take a minute, in which the clock is not read."""
+    instance = Instance.from_coords(np.random.default_rng(0).random((60_000, 2)))
+    first, _ = search(instance, np.random.default_rng(1).permutation(60_000).astype(np.int32), 0)
+    second, gain = search(instance, first, 0)
+    assert gain > 0
+    assert length(instance, first) - length(instance, second) == pytest.approx(gain)
+
+
 def test_a_part_of_a_tour_stays_among_itself() -> None:
     instance = random_instance("tsp", 60)
     part = np.random.default_rng(1).permutation(60).astype(np.int32)[:25]

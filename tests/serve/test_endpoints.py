@@ -44,7 +44,7 @@ def test_names_vehicles_and_places_come_back(client: httpx.Client) -> None:
     assert job["solution"]["loads"] == [sum(1 for _ in route) for route in job["solution"]["routes"]]
     assert job["instance"] | {"best_known": 0} == {
         "coordinates": places, "latlon": True, "names": names, "demand": [0, *[1] * 5], "capacity": 3, "vehicles": 2,
-        "best_known": 0,
+        "best_known": 0, "open": False, "first": None, "last": None,
     }  # fmt: skip
     places_of = client.get(f"/jobs/{job['id']}/solution.geojson")
     assert places_of.headers["content-type"] == "application/geo+json"
@@ -108,6 +108,32 @@ def test_a_csv_file_with_what_it_leaves_open(client: httpx.Client) -> None:
     assert sorted(row["id"] for row in rows if row["id"] != "D") == ["A", "B", "C"]
     assert rows[0]["id"] == "D"
     assert {row["colour"] for row in rows} == {"red", "blue", ""}
+
+
+def test_open_routes_and_fixed_ends(client: httpx.Client) -> None:
+    line = {"coordinates": [[k, 0] for k in range(6)]}
+    loads = {"demand": [0, 1, 1, 1, 1, 1], "capacity": 5}
+    for changes, cost in (
+        ({}, 10),
+        ({"open": True}, 5),
+        ({"first": 2, "open": True}, 7),
+        ({"first": 0, "last": 1}, 9),
+        (loads, 10),
+        (loads | {"open": True}, 5),
+    ):
+        job = client.post("/solve", json={"instance": line | changes, "options": {"seconds": 0.1}}).json()
+        assert job["solution"]["cost"] == sum(job["solution"]["lengths"]) == cost
+        assert job["instance"]["open"] == (cost != 10)
+        assert (job["instance"]["first"], job["instance"]["last"]) == (changes.get("first"), changes.get("last"))
+        if "last" in changes:
+            assert (job["solution"]["routes"][0][0], job["solution"]["routes"][0][-1]) == (0, 1)
+
+
+def test_ends_of_a_file(client: httpx.Client) -> None:
+    text = "id,x,y\n" + "".join(f"s{k},{k},0\n" for k in range(6))
+    for fields, cost in (({"open": "true"}, 5), ({"first": "s2", "last": "s5", "open": "false"}, 7)):
+        answer = client.post("/solve", files={"file": ("line.csv", text.encode())}, data=fields)
+        assert answer.json()["solution"]["cost"] == cost, answer.text
 
 
 def test_solve_waits(client: httpx.Client) -> None:

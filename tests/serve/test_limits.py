@@ -34,6 +34,9 @@ def test_a_full_queue(tmp_path: Path) -> None:
             assert answer.status_code == 429
             assert answer.headers["retry-after"] == "20"  # half of what waits
             assert "2 jobs wait already" in answer.json()["error"]
+        with socket.create_connection((client.base_url.host, client.base_url.port)) as slow:  # its body never comes
+            slow.sendall(b"POST /jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+            assert slow.recv(100).startswith(b"HTTP/1.1 429 ")
         assert client.delete(f"/jobs/{waiting[0]}").json()["state"] == "stopped"
         assert client.get(f"/jobs/{waiting[0]}").json()["solution"] is None
         assert client.get(f"/jobs/{waiting[0]}/solution.sol").status_code == 404

@@ -150,6 +150,19 @@ def test_typed_stops_with_a_capacity(page: Page, address: str) -> None:
     assert page.text(".routes .amount").endswith("/ 10")
 
 
+def test_open_routes(page: Page, address: str) -> None:
+    page.choose("click")
+    page.fill("#click-stops", STOPS)
+    page.fill("#seconds", "0.5")
+    page.click("#open")
+    page.click("#start")
+    page.wait(".state", "finished")
+    job = job_on_screen(page, address)
+    assert job["instance"]["open"]
+    assert '"open":true' in str(page.run("return document.querySelector('#curl').textContent"))
+    page.click("#open")
+
+
 def test_stop_keeps_the_best(page: Page, address: str) -> None:
     page.choose("generate")
     page.fill("#generate-size", "300")
@@ -292,6 +305,8 @@ def test_accessibility(page: Page, width: int, scheme: str) -> None:
     assert findings(page) == []
     page.choose("replay")
     page.wait(".where", "Step 1 of")
+    assert findings(page) == []
+    solve_generated(page, button="#compare")
     assert findings(page) == []
     assert page.run("return document.documentElement.scrollWidth") <= width
 

@@ -44,6 +44,10 @@ BODIES: list[tuple[dict[str, Any], str, str]] = [
     ({"instance": tsp(), "options": {"model": "elg"}}, "options.model", "needs policy_only"),
     ({"instance": tsp(4, coordinates=SQUARE), "options": {"warm_start": [[0, 1, 2]]}}, "options.warm_start", "missing"),
     ({"instance": tsp(4), "options": {"warm_start": [[0, 1, 2, 3]], "start": "elg"}}, "options.warm_start", "both"),
+    ({"instance": tsp(first=20)}, "instance.first", "FIRST is 20, expected a node of 0..19"),
+    ({"instance": tsp(first=3, last=3)}, "instance.first", "both 3"),
+    ({"instance": cvrp(last=1)}, "instance.last", "only a TSP takes it"),
+    ({"instance": tsp(open=1)}, "instance.open", "valid boolean"),
     ({"instance": tsp(2001)}, "instance.coordinates", "at most 2000 nodes"),
 ]
 
@@ -68,6 +72,8 @@ FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({"file": ("a.vrp", b"NAME : a\nTYPE : CVRP\nSERVICE_TIME_SECTION\n1 3\n")}, {}, "file", "a.vrp"),
     ({"file": ("a.vrp", b"NAME : a\n")}, {"capacity": "3"}, "file", "only CSV files"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"vehicles": "many"}, "vehicles", "'many', expected a number"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"open": "yes"}, "open", "'yes', expected true or false"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"last": "nine"}, "file", "last is nine, but no stop has this id"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": "{"}, "options", "Invalid JSON"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": '{"fast": 1}'}, "options.fast", "not permitted"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"fast": "1"}, "fast", "expected file, options"),

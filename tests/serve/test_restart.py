@@ -15,6 +15,9 @@ import pytest
 from commands import elgo_command
 from servers import ROOT, check_solution, cvrp, ended, events_of, serving, submit, tsp, wait_until
 
+from elgo.serve.models import InstanceBody, Options, StoredRequest
+from elgo.serve.store import Change, Store
+
 
 def workers_of(pid: int) -> list[int]:
     """Return the worker processes of a server."""
@@ -151,3 +154,18 @@ def test_a_full_disk(tmp_path: Path) -> None:
 def test_importing_elgo_imports_no_server() -> None:
     code = "import elgo, elgo.cli.main, sys; print([m for m in ('fastapi', 'uvicorn', 'pydantic') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_old_jobs_are_deleted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "jobs.sqlite")
+    request = StoredRequest(instance=InstanceBody(coordinates=[(0.0, 0.0), (1.0, 1.0)]), options=Options())
+    for id, age in (("old", 40), ("young", 20), ("newest", 50)):  # days
+        store.add(id, request, id, "tsp", 2, 5.0, [], 9)
+        job = store.claim()
+        assert job is not None
+        store.finish(Change(job.number, 1.0, None), time.time() - 86_400 * age, "finished", (), None)
+    store.close()
+    with serving(tmp_path / "jobs.sqlite") as server:
+        client = server.client()
+        wait_until(lambda: client.get("/jobs/old").status_code == 404)
+        assert [job["id"] for job in client.get("/jobs").json()] == ["newest", "young"]

@@ -39,6 +39,40 @@ def test_the_queue_is_bounded(tmp_path: Path) -> None:
     add(store, "c", 2)
 
 
+def test_old_jobs_are_deleted_but_never_the_newest_or_those_that_have_not_ended(tmp_path: Path) -> None:
+    store = Store(tmp_path / "jobs.sqlite")
+    for id in "abcde":
+        add(store, id)
+    for finished in (100.0, 200.0, 300.0):
+        job = store.claim()
+        assert job is not None
+        store.save([Change(job.number, 1.0, 1.0, [Improvement(0.1, 9.0, "search")], ((0, 1),))])
+        store.finish(Change(job.number, 1.0, None), finished, "finished", (), None)
+    assert store.claim() is not None
+    assert store.delete_ended(250.0, most=1) == 1
+    assert [job.id for job in store.latest(9)] == ["e", "d", "c", "b"]
+    assert store.improvements(1) == []
+    assert store.delete_ended(1e12, most=9) == 2
+    assert [(job.id, job.state) for job in store.latest(9)] == [("e", "waiting"), ("d", "running")]
+    assert store.stop_waiting("e")
+    assert store.delete_ended(1e12, most=9) == 0  # or its number would be given again
+    assert store.waiting() == (0, 0)
+
+
+def test_what_waits_is_known_after_a_restart(tmp_path: Path) -> None:
+    store = Store(tmp_path / "jobs.sqlite")
+    for id in "ab":
+        add(store, id)
+    job = store.claim()
+    assert job is not None
+    store.save([Change(job.number, 2.0, 1.0)])
+    store.close()
+    store = Store(tmp_path / "jobs.sqlite")
+    assert store.waiting() == (1, 5.0)
+    store.requeue_interrupted()
+    assert store.waiting() == (2, 8.0)  # 2 s of one job are spent
+
+
 def test_what_is_saved_is_there_in_the_next_server(tmp_path: Path) -> None:
     store = Store(tmp_path / "jobs.sqlite")
     add(store, "a")

@@ -5,6 +5,7 @@ import math
 import pytest
 from samples import random_instance, random_policy, small_config
 
+from elgo.problem.errors import ElgoError
 from elgo.solve.config import SolveConfig
 
 
@@ -56,6 +57,8 @@ def test_config_errors(changes: dict, message: str) -> None:
         SolveConfig(**changes)
 
 
-def test_threads_have_a_bound() -> None:
+def test_threads_and_vehicles_have_a_bound() -> None:
     with pytest.raises(ValueError, match="threads is 1025, must be at most 1024"):
         SolveConfig(threads=1025)
+    with pytest.raises(ElgoError, match=f"vehicles is {10**20}, must be at most"):
+        SolveConfig(vehicles=10**20)

@@ -115,6 +115,15 @@ def make_result(solution: Solution) -> Result:
     return Result(solution, Timings(0.1, 0.2, 1.0, 4.0), 0, 1, 1, history)
 
 
+def test_the_axis_of_costs_has_their_unit() -> None:
+    instance = Instance.from_coords([[50, 8], [51, 9], [52, 8]], metric="HAVERSINE")
+    result = make_result(Solution(instance, ((0, 1, 2),)))
+    ax = Figure().add_subplot()
+    plot_history(result, ax)
+    assert ax.get_ylabel() == "cost, km"
+    assert ax.get_lines()[0].get_ydata()[-1] == pytest.approx(result.cost / 1000)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_history_is_a_falling_curve_with_marks_by_source(known: bool) -> None:
     result = make_result(make(20, 3) if known else make_tour())

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from samples import LATE, random_instance, random_policy, small_config
 
+from elgo.decode.decoder import DecodeConfig
 from elgo.model.checkpoint import save_policy
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.plane import embed
@@ -18,7 +20,7 @@ from elgo.problem.task import PROBLEMS
 from elgo.solve import policy as solve_policy
 from elgo.solve.config import SolveConfig
 from elgo.solve.policy import rollout_counts
-from elgo.solve.result import Result
+from elgo.solve.result import CallbackError, Result
 from elgo.solve.solver import solve
 
 Weights = Callable[[str], Path]
@@ -293,6 +295,48 @@ def test_ctrl_c_keeps_the_rollouts_that_are_done(weights: Weights, monkeypatch: 
     result = solve(instance, start=weights("tsp"), starts=2, time_limit=6)
     assert result.interrupted
     assert result.starts == 1
+
+
+@pytest.mark.parametrize("path", ["compiled", "torch"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_the_policy_alone_keeps_the_rollouts_that_are_done(
+    path: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight tasks in groups, and a fault between them."""
+    model = random_policy(small_config("cvrp"))
+    instance = random_instance("cvrp", 30)
+    monkeypatch.setattr("elgo.decode.decoder.GROUP", 2)
+    monkeypatch.setattr(solve_policy, "DecodeConfig", partial(DecodeConfig, path=path))
+
+    def fail(fraction: float) -> None:
+        if fraction >= 0.5:
+            raise error("mine")
+
+    options = {"policy_only": True, "model": model, "threads": 1, "on_progress": fail}
+    if error is KeyboardInterrupt:
+        result = solve(instance, **options)
+        assert result.interrupted
+    else:
+        with pytest.raises(CallbackError, match="on_progress has raised ZeroDivisionError") as caught:
+            solve(instance, **options)
+        assert caught.value.result is not None
+        result = caught.value.result
+    assert result.source == "policy"
+    check(result, nint(instance))
+    (warning,) = result.warnings
+    assert 0 < int(warning.split()[0]) < 29 * 8
+    assert warning.endswith(f" of {29 * 8} rollouts were done")
+
+
+def test_a_function_that_fails_before_there_is_a_rollout(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fraction: float) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(solve_policy, "load_policy", lambda *given: random_policy(small_config("tsp")))
+    monkeypatch.setattr(solve_policy, "decode", lambda *given, on_progress, **options: on_progress(0.0))
+    with pytest.raises(CallbackError, match=r"^on_progress has raised ZeroDivisionError\(\)$") as caught:
+        solve(random_instance("tsp", 30), policy_only=True, model=weights("tsp"), on_progress=fail)
+    assert caught.value.result is None
 
 
 def test_an_error_of_the_model_is_raised(weights: Weights) -> None:

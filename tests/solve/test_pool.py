@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from samples import random_instance
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance, Metric
 from elgo.problem.solution import Solution
 from elgo.solve import pool as pool_module
@@ -137,6 +138,7 @@ def test_a_stop_that_fails_keeps_the_best_so_far(pool: Pool) -> None:
     job = pool.submit(random_instance("cvrp", 30), replace(SHORT, stop=attrgetter("mine")))
     with pytest.raises(CallbackError, match="stop has raised AttributeError") as caught:
         job.future.result(SECONDS)
+    assert caught.value.result is not None
     assert caught.value.result.solution.feasible
 
 
@@ -152,15 +154,27 @@ class NotToBeSent:
         return self.load, ("no number",)
 
 
-@pytest.mark.parametrize(("load", "error"), [(None, TypeError), (int, ValueError)])
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (None, "^start is NotToBeSent, which cannot be sent to another process: cannot be sent$"),
+        (int, "^the job cannot be read by another process: ValueError"),
+    ],
+)
 def test_what_cannot_be_sent_is_an_error_of_its_job(
-    pool: Pool, load: Callable[..., object] | None, error: type[Exception]
+    pool: Pool, load: Callable[..., object] | None, message: str
 ) -> None:
     instance = random_instance("tsp", 12)
     job = pool.submit(instance, replace(SHORT, start=NotToBeSent(load)))  # type: ignore[arg-type]
-    with pytest.raises(error):
+    with pytest.raises(ElgoError, match=message):
         job.future.result(SECONDS)
     assert pool.submit(instance, SHORT).future.result(SECONDS).solution.feasible
+
+
+def test_a_stop_that_cannot_be_sent(pool: Pool) -> None:
+    job = pool.submit(random_instance("tsp", 12), replace(SHORT, stop=lambda progress: True))
+    with pytest.raises(ElgoError, match=r"^stop is test_a_stop.*lambda>, which cannot be sent .* top of a module$"):
+        job.future.result(SECONDS)
 
 
 def test_a_killed_worker_is_one_failed_job_and_comes_back() -> None:
@@ -211,10 +225,30 @@ def test_closing_ends_the_processes_and_cancels_the_jobs() -> None:
     pool.close()
 
 
-def test_a_function_that_fails_does_not_end_the_pool(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
-    job = pool.submit(random_instance("tsp", 9), SHORT, on_improvement=lambda found, solution: 1 / 0)  # type: ignore[arg-type]
-    assert job.future.result(SECONDS).solution.feasible
-    assert "Pool.submit" in caplog.text
+ALONE = SolveConfig(policy_only=True, threads=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("on_start", LONG), ("on_improvement", LONG), ("on_progress", ALONE)], ids=str
+)
+def test_a_function_that_fails_ends_its_job_alone(pool: Pool, name: str, config: SolveConfig) -> None:
+    calls: list[object] = []
+
+    def fail(*given: object) -> None:
+        calls.append(given)
+        raise ZeroDivisionError("mine")
+
+    instance = random_instance("tsp", 30)
+    job = pool.submit(instance, config, **{name: fail})  # type: ignore[arg-type]
+    with pytest.raises(CallbackError, match=rf"^{name} has raised ZeroDivisionError\('mine'\)") as caught:
+        job.future.result(SECONDS)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert len(calls) == 1
+    if name == "on_improvement":
+        assert caught.value.result is not None
+        assert caught.value.result.solution.feasible
+        assert caught.value.result.interrupted
+    assert pool.submit(instance, SHORT).future.result(SECONDS).solution.feasible
 
 
 def test_without_masks_of_signals_and_priorities(monkeypatch: pytest.MonkeyPatch) -> None:

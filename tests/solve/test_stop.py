@@ -160,6 +160,7 @@ def test_an_exception_of_the_caller_keeps_the_best_so_far(name: str) -> None:
     with pytest.raises(CallbackError, match=rf"^{name} has raised ZeroDivisionError\('mine'\); ") as caught:
         solve(random_instance("cvrp", 60), time_limit=LONG, **{name: fail})  # type: ignore[arg-type]
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert caught.value.result is not None
     assert caught.value.result.solution.feasible
     assert len(calls) == 3
     assert not isinstance(caught.value, ValueError)  # it is not wrong input

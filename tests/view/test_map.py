@@ -28,6 +28,7 @@ def test_data() -> None:
     assert data["title"] == "text"
     assert data["summary"] == f"2 stops, 1 route, {solution.cost / 1000:.1f} km"
     assert data["names"] == ["Depot", "Ann", "Bob"]
+    assert route["count"] == 2
     assert data["places"] == [[52.5, 13.4], [52.6, 13.5], [52.4, 13.3]]
     assert (route["nodes"], route["load"], route["loads"]) == ([0, 1, 2, 0], "9 / 9", ["0", "4", "9", "9"])
     assert route["distances"][-1] == route["length"] == f"{solution.cost / 1000:.1f} km"
@@ -42,6 +43,8 @@ def test_a_plane_fits_into_a_square() -> None:
     assert data["places"] == [[0, 0], [200, 1000], [100, 500]]
     assert data["perUnit"] == 1e6
     assert data["start"] == "Start"
+    assert data["summary"].startswith("3 stops")
+    assert data["routes"][0]["count"] == 3
 
 
 def test_the_date_line_is_no_edge() -> None:

@@ -60,10 +60,19 @@ def test_geojson() -> None:
     assert line["geometry"]["type"] == "LineString"
     assert line["geometry"]["coordinates"] == [[179, 0], [-180, 1], [-179, 0], [179, 0]]
     assert line["properties"]["load"] == 9
+    assert line["properties"]["stops"] == 2
     assert line["properties"]["distance_km"] * 1000 == pytest.approx(solution.cost, abs=0.01)
     assert [point["properties"]["name"] for point in points] == ["D", "B", "A"]
     assert [point["properties"]["name_2"] for point in points] == ["p", "r", "q"]
     assert [point["properties"]["position"] for point in points] == [0, 1, 2]
+
+
+def test_geojson_of_a_tour_counts_its_start_and_has_no_load() -> None:
+    instance, stops, _ = parse_stops("lat,lon\n0,0\n0,1\n1,1\n")
+    for one in (instance, instance.with_ends(open=True)):
+        line, *points = json.loads(format_geojson(Solution(one, ((0, 1, 2),)), stops))["features"]
+        assert line["properties"]["stops"] == len(points) == 3
+        assert line["properties"]["load"] is None
 
 
 def test_geojson_needs_places_on_the_earth() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.problem.distances import Metric
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import errors_name
 from elgo.problem.instance import Instance
 
@@ -36,7 +37,7 @@ def read_instances(file: Path) -> list[Instance]:
     data = _read_bytes(file)
     found = _parse_npz(data, file) if file.suffix.lower() == ".npz" else _parse_pickle(data, file)
     if not found:
-        raise ValueError(f"{file}: has no instances")
+        raise ElgoError(f"{file}: has no instances")
     instances = []
     for i, (coords, demand, capacity, best_known) in enumerate(found):
         with errors_name(f"{file}: instance {i}"):
@@ -48,13 +49,13 @@ def read_instances(file: Path) -> list[Instance]:
 
 def _read_bytes(file: Path) -> bytes:
     if file.suffix.lower() not in ARRAY_SUFFIXES:
-        raise ValueError(f"{file}: suffix is {file.suffix!r}, expected {' or '.join(ARRAY_SUFFIXES)}")
+        raise ElgoError(f"{file}: suffix is {file.suffix!r}, expected {' or '.join(ARRAY_SUFFIXES)}")
     if file.exists() and not file.is_file():  # reading a FIFO or a device may never end
-        raise ValueError(f"{file}: is not a regular file")
+        raise ElgoError(f"{file}: is not a regular file")
     try:
         return file.read_bytes()
     except OSError as error:
-        raise ValueError(f"{file}: cannot be read ({error.strerror})") from None
+        raise ElgoError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def _number(name: str, value: Any) -> float | None:
@@ -64,7 +65,7 @@ def _number(name: str, value: Any) -> float | None:
     try:
         return float(np.asarray(value, dtype=np.float64).reshape(()))
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {str(value)[:60]}, expected a number") from None
+        raise ElgoError(f"{name} is {str(value)[:60]}, expected a number") from None
 
 
 # --- .npz ------------------------------------------------------------------------------------------------------------
@@ -75,14 +76,14 @@ def _parse_npz(data: bytes, file: Path) -> list[_Fields]:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             arrays = dict(stored)
     except (EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file}: not an .npz file of numbers ({str(error).splitlines()[0]})") from None
+        raise ElgoError(f"{file}: not an .npz file of numbers ({str(error).splitlines()[0]})") from None
     is_cvrp = bool({"demand", "capacity"} & set(arrays))
     for name in ("coords", "demand", "capacity") if is_cvrp else ("coords",):
         if name not in arrays:
-            raise ValueError(f"{file}: {name} is missing; the file has {', '.join(arrays) or 'nothing'}")
+            raise ElgoError(f"{file}: {name} is missing; the file has {', '.join(arrays) or 'nothing'}")
     coords = arrays["coords"]
     if coords.ndim != 3:
-        raise ValueError(f"{file}: coords has shape {coords.shape}, expected (instances, nodes, 2)")
+        raise ElgoError(f"{file}: coords has shape {coords.shape}, expected (instances, nodes, 2)")
     count = len(coords)
     if is_cvrp and arrays["capacity"].ndim == 0:
         arrays["capacity"] = np.full(count, arrays["capacity"])
@@ -90,7 +91,7 @@ def _parse_npz(data: bytes, file: Path) -> list[_Fields]:
     for name in ("demand", "capacity", "reference_cost"):
         values = arrays.get(name, np.full(count, None))
         if values.shape[:1] != (count,):
-            raise ValueError(f"{file}: {name} has shape {values.shape}, but there are {count} instances in coords")
+            raise ElgoError(f"{file}: {name} has shape {values.shape}, but there are {count} instances in coords")
         columns.append(values)
     return [_Fields(*row) for row in zip(*columns, strict=True)]
 
@@ -102,12 +103,12 @@ def _parse_pickle(data: bytes, file: Path) -> list[_Fields]:
     try:
         stored = _Unpickler(io.BytesIO(data)).load()
     except _Refused as error:
-        raise ValueError(f"{file}: {error}") from None
+        raise ElgoError(f"{file}: {error}") from None
     except Exception as error:  # a broken pickle raises nearly anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{file}: not a pickle of lists, tuples, numbers and arrays ({reason[:100]})") from None
+        raise ElgoError(f"{file}: not a pickle of lists, tuples, numbers and arrays ({reason[:100]})") from None
     if not isinstance(stored, list | tuple | _Array):
-        raise ValueError(f"{file}: holds a {type(stored).__name__}, expected a list of instances")
+        raise ElgoError(f"{file}: holds a {type(stored).__name__}, expected a list of instances")
     items = list(stored.array) if isinstance(stored, _Array) else list(stored)
     found = []
     for i, item in enumerate(items):
@@ -119,16 +120,16 @@ def _parse_pickle(data: bytes, file: Path) -> list[_Fields]:
 def _parse_item(item: Any) -> _Fields:
     """Return the fields of (depot, loc, demand, capacity), or of a list of points."""
     if not isinstance(item, list | tuple | np.ndarray) or len(item) == 0:
-        raise ValueError(f"is {str(item)[:60]}, expected a list of points or (depot, loc, demand, capacity)")
+        raise ElgoError(f"is {str(item)[:60]}, expected a list of points or (depot, loc, demand, capacity)")
     if isinstance(item, np.ndarray) or not _is_one_number(item[-1]):
         return _Fields(_numbers("coords", item))
     if len(item) != 4:
-        raise ValueError(f"has {len(item)} parts, expected 4: (depot, loc, demand, capacity)")
+        raise ElgoError(f"has {len(item)} parts, expected 4: (depot, loc, demand, capacity)")
     depot, loc, demand = (_numbers(name, part) for name, part in zip(("depot", "loc", "demand"), item[:3], strict=True))
     if depot.size != 2:
-        raise ValueError(f"depot has shape {depot.shape}, expected 2 numbers")
+        raise ElgoError(f"depot has shape {depot.shape}, expected 2 numbers")
     if loc.ndim != 2 or loc.shape[1] != 2 or demand.shape != loc.shape[:1]:
-        raise ValueError(f"loc has shape {loc.shape} and demand {demand.shape}, expected (n, 2) and (n,)")
+        raise ElgoError(f"loc has shape {loc.shape} and demand {demand.shape}, expected (n, 2) and (n,)")
     return _Fields(np.concatenate([depot.reshape(1, 2), loc]), np.concatenate([[0.0], demand]), item[3])
 
 
@@ -142,7 +143,7 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is {str(values)[:60]}, expected an array of numbers") from None
+        raise ElgoError(f"{name} is {str(values)[:60]}, expected an array of numbers") from None
 
 
 class _Refused(Exception):

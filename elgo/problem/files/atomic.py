@@ -7,17 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from elgo.problem.errors import ElgoError
+
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a binary file whose content replaces the file at path when the block ends without an exception.
 
-    The content is written to a temporary file in the same folder, flushed to disk and renamed. Raises ValueError if
+    The content is written to a temporary file in the same folder, flushed to disk and renamed. Raises ElgoError if
     the file cannot be written, or is a symbolic link, which renaming would replace.
     """
     path = Path(path)
     if path.is_symlink():
-        raise ValueError(f"{path}: is a symbolic link, which is never replaced")
+        raise ElgoError(f"{path}: is a symbolic link, which is never replaced")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         try:
@@ -29,7 +31,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
+        raise ElgoError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -42,7 +44,7 @@ def append_line(path: str | os.PathLike[str], line: str) -> None:
     """Add a line to the end of a file, flushed to disk; one that was cut short before keeps a line of its own."""
     path = Path(path)
     if path.is_symlink():
-        raise ValueError(f"{path}: is a symbolic link, which is never written to")
+        raise ElgoError(f"{path}: is a symbolic link, which is never written to")
     try:
         with open(path, "ab+") as file:
             cut_short = False
@@ -53,7 +55,7 @@ def append_line(path: str | os.PathLike[str], line: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise ValueError(f"{path}: cannot be written ({error.strerror or error})") from None
+        raise ElgoError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def remove_partial_files(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import quoted
 from elgo.problem.files.unsupported import unsupported_column
 
@@ -51,7 +52,7 @@ def find_roles(header: Sequence[str]) -> dict[str, int]:
     for role, usual in ROLES.items():
         for name in usual:
             if names.count(name) > 1:
-                raise ValueError(f"the header has the column {name} twice")
+                raise ElgoError(f"the header has the column {name} twice")
             if name in names:
                 found[role] = names.index(name)
                 break
@@ -59,12 +60,12 @@ def find_roles(header: Sequence[str]) -> dict[str, int]:
 
 
 def refuse_unsupported(header: Sequence[str], columns: Sequence[Sequence[str]], used: set[int]) -> None:
-    """Raise ValueError if a column that is not used stands for a constraint, unless it is empty or 0 throughout."""
+    """Raise ElgoError if a column that is not used stands for a constraint, unless it is empty or 0 throughout."""
     for i, (name, cells) in enumerate(zip(header, columns, strict=True)):
         constraint = None if i in used else unsupported_column(normalised(name))
         if constraint and any(cell not in _NOTHING for cell in cells):
             remedy = "remove the column to solve without them"
-            raise ValueError(f"the column {quoted(name)} is about {constraint}, which are not supported; {remedy}")
+            raise ElgoError(f"the column {quoted(name)} is about {constraint}, which are not supported; {remedy}")
 
 
 def marked_depots(cells: Sequence[str], yes_or_no: bool) -> list[int]:

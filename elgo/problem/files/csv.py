@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.columns import find_roles, is_known, marked_depots, refuse_unsupported
 from elgo.problem.files.matrix import parse_matrix
 from elgo.problem.files.table import Row, Table, decimal_mark, parse_column, parse_table
@@ -116,14 +117,14 @@ class _Reader:
             if not plane and not needed:
                 return None, False
             header = quoted(self.table.delimiter.join(self.table.header).lower())
-            raise ValueError(f"the header is {header}, expected {'only one of ' if plane else ''}x,y or lat,lon")
+            raise ElgoError(f"the header is {header}, expected {'only one of ' if plane else ''}x,y or lat,lon")
         axes = ("x", "y") if plane else ("lat", "lon")
         values = np.stack([self._numbers(axis, self.cells[axis]) for axis in axes], axis=1)
         if globe:
             for axis, (name, limit) in enumerate((("lat", 90), ("lon", 360))):
                 for i in np.flatnonzero(np.abs(values[:, axis]) > limit):
                     found = f"column {self._header(name)} has {values[i, axis]:g}"
-                    raise ValueError(f"{self.table.rows[i]}: {found}, outside -{limit}..{limit}")
+                    raise ElgoError(f"{self.table.rows[i]}: {found}, outside -{limit}..{limit}")
         return values, globe
 
     def _header(self, role: str) -> str:
@@ -142,7 +143,7 @@ class _Reader:
             marked = marked_depots(self.cells.get(role, []), yes_or_no)
             if len(marked) > 1:
                 first, second = (rows[i] for i in marked[:2])
-                raise ValueError(f"{first} and {second} are both depots, but several depots are not supported")
+                raise ElgoError(f"{first} and {second} are both depots, but several depots are not supported")
             if marked:
                 return marked[0], role == "depot"
         return 0, False
@@ -155,24 +156,24 @@ class _Reader:
         demand = self._numbers("demand", cells)
         if len(demand) and demand[depot]:
             row, name = self.table.rows[depot], self._header("demand")
-            raise ValueError(f"{row} is the depot, but its {name} is {demand[depot]:g}; another depot: --depot ID|ROW")
+            raise ElgoError(f"{row} is the depot, but its {name} is {demand[depot]:g}; another depot: --depot ID|ROW")
         return demand
 
     def _capacity(self, given: float | None) -> float | None:
         column = [cell for cell in self.cells.get("capacity", []) if cell]
         if len(set(column)) > 1:
-            raise ValueError(f"column capacity has {column[0]} and {column[1]}, but mixed fleets are not supported")
+            raise ElgoError(f"column capacity has {column[0]} and {column[1]}, but mixed fleets are not supported")
         stated = self.settings.get("capacity") or next(iter(column), "")
         if "demand" not in self.cells:
             if given is not None or stated:
-                raise ValueError(f"capacity is {given if given is not None else stated}, but there is no column demand")
+                raise ElgoError(f"capacity is {given if given is not None else stated}, but there is no column demand")
             return None
         if given is not None:
             return float(given)
         if not stated:
             header = self._header("demand")
             found = "" if header.lower() == "demand" else f"the column {quoted(header)} is the demand, but "
-            raise ValueError(f"{found}capacity is missing: {_NO_CAPACITY}")
+            raise ElgoError(f"{found}capacity is missing: {_NO_CAPACITY}")
         return float(parse_numbers([stated.replace(",", ".") if self.decimal == "," else stated], "capacity")[0])
 
     def _labels(self) -> tuple[IntArray, list[str]]:
@@ -225,19 +226,19 @@ def _named_row(given: str, rows: Sequence[Row], cells: dict[str, list[str]]) -> 
     for role in ("id", "name"):
         found = [i for i, cell in enumerate(cells.get(role, [])) if cell == given]
         if len(found) > 1:
-            raise ValueError(f"depot is {quoted(given)}, but {rows[found[0]]} and {rows[found[1]]} have this {role}")
+            raise ElgoError(f"depot is {quoted(given)}, but {rows[found[0]]} and {rows[found[1]]} have this {role}")
         if found:
             return found[0]
     if given.isdecimal() and 1 <= int(given) <= len(rows):
         return int(given) - 1
-    raise ValueError(f"depot is {quoted(given)}, which is neither an id nor a row from 1 to {len(rows)}")
+    raise ElgoError(f"depot is {quoted(given)}, which is neither an id nor a row from 1 to {len(rows)}")
 
 
 def format_csv(instance: Instance) -> str:
-    """Return an instance as CSV text. Raises ValueError for metrics other than EXACT_2D and HAVERSINE."""
+    """Return an instance as CSV text. Raises ElgoError for metrics other than EXACT_2D and HAVERSINE."""
     axes = {Metric.EXACT: "x,y", Metric.HAVERSINE: "lat,lon"}.get(instance.metric)
     if axes is None:
-        raise ValueError(f"metric is {instance.metric.value}, but CSV files only have EXACT_2D and HAVERSINE")
+        raise ElgoError(f"metric is {instance.metric.value}, but CSV files only have EXACT_2D and HAVERSINE")
     lines = [f"# name: {instance.name}"]
     if instance.best_known is not None:
         lines.append(f"# best known value: {format_number(instance.best_known)}")

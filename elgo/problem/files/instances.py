@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.atomic import atomic_write
 from elgo.problem.files.csv import MatrixText, ProblemFile, format_csv, parse_stops
 from elgo.problem.files.solutions import COST_TABLES, find_best_known
@@ -20,13 +21,13 @@ _log = logging.getLogger(__name__)
 
 
 def problem_files(folder: Path) -> list[Path]:
-    """Return the problem files in a folder, sorted; ValueError if there are none."""
+    """Return the problem files in a folder, sorted; ElgoError if there are none."""
     inside = [file for file in sorted(folder.iterdir()) if suffix_of(file) in SUFFIXES]
     names = [file.name.lower() for file in inside]
     no_problem = [name in COST_TABLES or name.endswith(ROUTES_SUFFIX) for name in names]
     files = [file for file, other in zip(inside, no_problem, strict=True) if not other]
     if not files:
-        raise ValueError(f"{folder}: no problem files ({', '.join(SUFFIXES)}) in this folder")
+        raise ElgoError(f"{folder}: no problem files ({', '.join(SUFFIXES)}) in this folder")
     return files
 
 
@@ -60,7 +61,7 @@ def read_problem(
     for name, value in (("capacity", capacity), ("depot", depot), ("matrix", matrix)):
         if value is not None:
             given = f"{value:g}" if isinstance(value, float | int) else value
-            raise ValueError(f"{os.fspath(path)}: {name} is given as {given}, but only CSV files accept it")
+            raise ElgoError(f"{os.fspath(path)}: {name} is given as {given}, but only CSV files accept it")
     instance = parse_tsplib(text, os.fspath(path))
     instance = replace(instance, best_known=find_best_known(Path(path), instance))
     return ProblemFile(instance, Stops.of(instance))
@@ -71,8 +72,8 @@ def write_instance(path: PathLike, instance: Instance) -> None:
     suffix = suffix_of(path)
     with errors_name(path):
         if suffix not in SUFFIXES:
-            raise ValueError(f"suffix is {suffix!r}, expected .tsp, .vrp or .csv")
+            raise ElgoError(f"suffix is {suffix!r}, expected .tsp, .vrp or .csv")
         if suffix != ".csv" and suffix != (".tsp" if instance.problem == "tsp" else ".vrp"):
-            raise ValueError(f"suffix is {suffix!r}, but {instance.name} is a {instance.problem.upper()}")
+            raise ElgoError(f"suffix is {suffix!r}, but {instance.name} is a {instance.problem.upper()}")
         text = format_csv(instance) if suffix == ".csv" else format_tsplib(instance)
     atomic_write(path, text)

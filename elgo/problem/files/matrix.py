@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from elgo.problem.distances import FloatArray
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.table import decimal_mark, parse_cells, to_number
 from elgo.problem.files.text import errors_name, quoted
 
@@ -23,12 +24,12 @@ def parse_matrix(text: str, source: str, ids: Sequence[str], names: Sequence[str
         header = cells[0] if cells and len(cells) == size + 1 else None
         rows = cells[1:] if header is not None else cells
         if len(rows) != size:
-            raise ValueError(f"has {len(cells)} rows, but there are {size} stops: expected {size}, and a header if any")
+            raise ElgoError(f"has {len(cells)} rows, but there are {size} stops: expected {size}, and a header if any")
         labelled = len(rows[0]) == size + 1
         width = size + labelled
         for number, row in enumerate(rows, start=1):
             if len(row) != width:
-                raise ValueError(f"row {number} has {len(row)} cells, expected {width} for {size} stops")
+                raise ElgoError(f"row {number} has {len(row)} cells, expected {width} for {size} stops")
         to = None if header is None else _order(header[-size:], ids, names, "column")
         start = _order([row[0] for row in rows], ids, names, "row") if labelled else to
         start = list(range(size)) if start is None else start
@@ -45,7 +46,7 @@ def _order(labels: Sequence[str], ids: Sequence[str], names: Sequence[str], what
     if list(labels) == [str(i) for i in range(len(ids))]:  # positions, as pandas writes them
         return list(range(len(ids)))
     unknown = next((label for label in labels if label not in ids), labels[0])
-    raise ValueError(f"{what} {quoted(unknown)}: the labels are not the ids of the stops, each once")
+    raise ElgoError(f"{what} {quoted(unknown)}: the labels are not the ids of the stops, each once")
 
 
 def _numbers(rows: Sequence[Sequence[str]], delimiter: str, start: list[int], to: list[int]) -> FloatArray:
@@ -56,6 +57,6 @@ def _numbers(rows: Sequence[Sequence[str]], delimiter: str, start: list[int], to
         for column, (j, cell) in enumerate(zip(to, row, strict=True), start=1):
             value = 0.0 if i == j else to_number(cell, decimal)
             if not value >= 0:
-                raise ValueError(f"row {number}, column {column} has {quoted(cell)}, expected a finite number >= 0")
+                raise ElgoError(f"row {number}, column {column} has {quoted(cell)}, expected a finite number >= 0")
             matrix[i, j] = value
     return matrix

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.atomic import atomic_write
 from elgo.problem.files.text import (
     PathLike,
@@ -39,7 +40,7 @@ def write_solution(path: PathLike, solution: Solution) -> None:
     suffix = suffix_of(path)
     with errors_name(path):
         if suffix not in formats:
-            raise ValueError(f"suffix is {suffix!r}, expected .sol or .tour")
+            raise ElgoError(f"suffix is {suffix!r}, expected .sol or .tour")
         text = formats[suffix](solution)
     atomic_write(path, text)
 
@@ -48,30 +49,30 @@ def parse_sol(text: str, instance: Instance, source: str = "text") -> Solution:
     """Return the solution in lines like `Route #1: 5 3`. Customers are numbered from 1 in the instance's order."""
     with errors_name(source):
         if instance.problem != "cvrp":
-            raise ValueError(f"a .sol file holds CVRP routes, but {instance.name} is a TSP")
+            raise ElgoError(f"a .sol file holds CVRP routes, but {instance.name} is a TSP")
         routes = [_parse_route(line, instance) for line in split_lines(text) if line[:5].lower() == "route"]
         if stray := [line for line in split_lines(text) if line[0] in "0123456789+-."]:
-            raise ValueError(f"line {quoted(stray[0])} is neither 'Route #1: ...' nor 'Cost ...'")
+            raise ElgoError(f"line {quoted(stray[0])} is neither 'Route #1: ...' nor 'Cost ...'")
         if not routes and instance.customers:
-            raise ValueError("has no line 'Route #1: ...'")
+            raise ElgoError("has no line 'Route #1: ...'")
         return Solution(instance, tuple(routes))
 
 
 def _parse_route(line: str, instance: Instance) -> tuple[int, ...]:
     head, colon, tail = line.partition(":")
     if not colon:
-        raise ValueError(f"line {quoted(line)} has no colon, expected 'Route #1: 5 3'")
+        raise ElgoError(f"line {quoted(line)} has no colon, expected 'Route #1: 5 3'")
     customers = parse_integers(tail.split(), head)
     unknown = (customers < 1) | (customers >= instance.size)
     if unknown.any():
-        raise ValueError(f"{head} has customer {customers[unknown][0]}, but the customers are 1..{instance.customers}")
+        raise ElgoError(f"{head} has customer {customers[unknown][0]}, but the customers are 1..{instance.customers}")
     return tuple(customers.tolist())
 
 
 def format_sol(solution: Solution) -> str:
     """Return the solution of a CVRP as CVRPLIB text."""
     if solution.instance.problem != "cvrp":
-        raise ValueError(f"a .sol file holds CVRP routes, but {solution.instance.name} is a TSP: write a .tour file")
+        raise ElgoError(f"a .sol file holds CVRP routes, but {solution.instance.name} is a TSP: write a .tour file")
     routes = [f"Route #{i}: {' '.join(map(str, route))}" for i, route in enumerate(solution.routes, start=1)]
     return "\n".join([*routes, f"Cost {format_number(solution.cost)}", ""])
 
@@ -80,18 +81,18 @@ def parse_tour(text: str, instance: Instance, source: str = "text") -> Solution:
     """Return the tour in a TSPLIB text whose TOUR_SECTION lists the instance's node numbers."""
     with errors_name(source):
         if instance.problem != "tsp":
-            raise ValueError(f"a .tour file holds a TSP tour, but {instance.name} is a CVRP")
+            raise ElgoError(f"a .tour file holds a TSP tour, but {instance.name} is a CVRP")
         document = parse_document(text)
         if (kind := document.type("TOUR")) != "TOUR":
-            raise ValueError(f"TYPE is {quoted(kind)}, expected TOUR")
+            raise ElgoError(f"TYPE is {quoted(kind)}, expected TOUR")
         size = document.count("DIMENSION") if "DIMENSION" in document.fields else instance.size
         if size != instance.size:
-            raise ValueError(f"DIMENSION is {size}, but {instance.name} has {instance.size} nodes")
+            raise ElgoError(f"DIMENSION is {size}, but {instance.name} has {instance.size} nodes")
         nodes = parse_integers(" ".join(document.section("TOUR_SECTION")).split(), "TOUR_SECTION")
         ends = np.flatnonzero(nodes == -1)
         tour, rest = (nodes[: ends[0]], nodes[ends[0] :]) if len(ends) else (nodes, nodes[:0])
         if (rest != -1).any():
-            raise ValueError("TOUR_SECTION has more than one tour")
+            raise ElgoError("TOUR_SECTION has more than one tour")
         return Solution(instance, (tuple(node_indices(instance.labels, tour, "TOUR_SECTION").tolist()),))
 
 
@@ -99,9 +100,9 @@ def format_tour(solution: Solution) -> str:
     """Return the solution of a TSP as TSPLIB text, in the file's own node numbers."""
     instance = solution.instance
     if instance.problem != "tsp":
-        raise ValueError(f"a .tour file holds a TSP tour, but {instance.name} is a CVRP: write a .sol file")
+        raise ElgoError(f"a .tour file holds a TSP tour, but {instance.name} is a CVRP: write a .sol file")
     if len(solution.routes) != 1:
-        raise ValueError(f"a .tour file holds one tour, but the solution has {len(solution.routes)} routes")
+        raise ElgoError(f"a .tour file holds one tour, but the solution has {len(solution.routes)} routes")
     head = [f"NAME : {instance.name}", f"COMMENT : Length {format_number(solution.cost)}", "TYPE : TOUR"]
     nodes = map(str, instance.labels[list(solution.routes[0])])
     return "\n".join([*head, f"DIMENSION : {instance.size}", "TOUR_SECTION", *nodes, "-1", "EOF", ""])

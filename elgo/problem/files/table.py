@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elgo.problem.distances import FloatArray
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import quoted
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -57,7 +58,7 @@ def parse_table(text: str, known: Callable[[str], bool]) -> Table:
     text, delimiter = _delimiter(text, known)
     records = list(_records(text, delimiter))
     if not records:
-        raise ValueError("is not CSV (no header)")
+        raise ElgoError("is not CSV (no header)")
     (_, header), *rows = records
     width = len(header)
     while width and not header[width - 1] and not any(any(cells[width - 1 :]) for _, cells in rows):
@@ -66,7 +67,7 @@ def parse_table(text: str, known: Callable[[str], bool]) -> Table:
     for number, (line, cells) in enumerate(rows, start=1):
         table.append(Row(number, line, cells[:width]))
         if len(cells) < width or any(cells[width:]):
-            raise ValueError(f"{table[-1]} has {len(cells)} cells, but the header has {width}")
+            raise ElgoError(f"{table[-1]} has {len(cells)} cells, but the header has {width}")
     names = [name or f"column {i}" for i, name in enumerate(header[:width], start=1)]
     return Table(tuple(names), tuple(table), delimiter, tuple(comment_lines(text)))
 
@@ -118,7 +119,7 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise ValueError(f"is not CSV ({error})") from None
+            raise ElgoError(f"is not CSV ({error})") from None
         if any(cells):
             yield begin, cells
 
@@ -147,5 +148,5 @@ def parse_column(rows: Sequence[Row], cells: Sequence[str], column: str, decimal
     if np.isnan(values).any():
         i = int(np.isnan(values).argmax())
         expected = "a number with a decimal comma" if decimal == "," else "a number"
-        raise ValueError(f"{rows[i]}: column {column} has {quoted(cells[i])}, expected {expected}")
+        raise ElgoError(f"{rows[i]}: column {column} has {quoted(cells[i])}, expected {expected}")
     return values

@@ -112,7 +112,7 @@ def parse_numbers(tokens: Iterable[str], field: str) -> FloatArray:
         return np.array(list(map(float, tokens)), dtype=np.float64)
     except ValueError:
         bad = next(token for token in tokens if not is_number(token))
-        raise ValueError(f"{field} has {quoted(bad)}, expected a number") from None
+        raise ElgoError(f"{field} has {quoted(bad)}, expected a number") from None
 
 
 def parse_integers(tokens: Iterable[str], field: str) -> IntArray:
@@ -121,7 +121,7 @@ def parse_integers(tokens: Iterable[str], field: str) -> IntArray:
     values = parse_numbers(tokens, field)
     bad = ~(np.abs(values) < 2**53) | (values != np.rint(values))
     if bad.any():
-        raise ValueError(f"{field} has {quoted(tokens[int(bad.argmax())])}, expected an integer")
+        raise ElgoError(f"{field} has {quoted(tokens[int(bad.argmax())])}, expected an integer")
     return values.astype(np.int64)
 
 

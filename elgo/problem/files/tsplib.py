@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.text import (
     cost_in_comments,
     errors_name,
@@ -37,7 +38,7 @@ _LAYOUTS = ("FULL_MATRIX", *_TRIANGLES, *(name.replace("ROW", "COL") for name in
 
 @dataclass(frozen=True)
 class Document:
-    """A TSPLIB text, split but not interpreted. The methods raise ValueError for what is missing or no number."""
+    """A TSPLIB text, split but not interpreted. The methods raise ElgoError for what is missing or no number."""
 
     fields: dict[str, str]  # keyword -> value
     sections: dict[str, list[str]]  # keyword -> its lines
@@ -45,19 +46,19 @@ class Document:
 
     def field(self, key: str) -> str:
         if not self.fields.get(key):
-            raise ValueError(f"{key} is missing")
+            raise ElgoError(f"{key} is missing")
         return self.fields[key]
 
     def number(self, key: str) -> float:
         value = self.field(key)
         if not is_number(value):
-            raise ValueError(f"{key} is {quoted(value)}, expected a number")
+            raise ElgoError(f"{key} is {quoted(value)}, expected a number")
         return float(value)
 
     def count(self, key: str) -> int:
         value = self.number(key)
         if not value.is_integer() or value < 1:
-            raise ValueError(f"{key} is {quoted(self.fields[key])}, expected an integer above 0")
+            raise ElgoError(f"{key} is {quoted(self.fields[key])}, expected an integer above 0")
         return int(value)
 
     def type(self, default: str) -> str:
@@ -66,7 +67,7 @@ class Document:
 
     def section(self, key: str) -> list[str]:
         if key not in self.sections:
-            raise ValueError(f"{key} is missing")
+            raise ElgoError(f"{key} is missing")
         return self.sections[key]
 
 
@@ -77,7 +78,7 @@ def parse_document(text: str) -> Document:
     for line in split_lines(text):
         if line[0] in "0123456789+-." or line.split(None, 1)[0].lower() in ("nan", "inf"):
             if rows is None:
-                raise ValueError(f"line {quoted(line)} is not in any section")
+                raise ElgoError(f"line {quoted(line)} is not in any section")
             rows.append(line)
             continue
         match = _KEYWORD.match(line)
@@ -88,7 +89,7 @@ def parse_document(text: str) -> Document:
             document.comments.append(value)
             continue
         if key in document.fields or key in document.sections:
-            raise ValueError(f"{quoted(key)} is given twice")
+            raise ElgoError(f"{quoted(key)} is given twice")
         if key.endswith("_SECTION"):
             rows = document.sections[key] = [value] if value else []
         else:
@@ -135,25 +136,25 @@ def parse_tsplib(text: str, source: str = "text") -> Instance:
 
 
 def _problem(document: Document) -> str:
-    """Return TSP or CVRP. Raises ValueError for keywords of any other problem."""
+    """Return TSP or CVRP. Raises ElgoError for keywords of any other problem."""
     demands = [key for key in ("CAPACITY", "DEMAND_SECTION") if key in document.fields or key in document.sections]
     problem = document.type("CVRP" if demands else "TSP")
     if problem in TYPES:
-        raise ValueError(f"TYPE is {problem}, but {TYPES[problem]} are not supported, only TSP and CVRP")
+        raise ElgoError(f"TYPE is {problem}, but {TYPES[problem]} are not supported, only TSP and CVRP")
     if problem not in ("TSP", "CVRP"):
-        raise ValueError(f"TYPE is {quoted(problem)}, expected TSP or CVRP")
+        raise ElgoError(f"TYPE is {quoted(problem)}, expected TSP or CVRP")
     for key in ("DISTANCE", "SERVICE_TIME"):
         if key in document.fields and document.number(key) != 0:
-            raise ValueError(f"{key} is {document.fields[key]}, but route duration limits are not supported")
+            raise ElgoError(f"{key} is {document.fields[key]}, but route duration limits are not supported")
     if problem == "TSP" and demands:
-        raise ValueError(f"TYPE is TSP, but the file has {demands[0]}")
+        raise ElgoError(f"TYPE is TSP, but the file has {demands[0]}")
     if "VEHICLES" in document.fields:
         document.number("VEHICLES")  # ignored, see parse_tsplib, but it must be a number
     for key in (*document.fields, *document.sections):
         if constraint := unsupported_section(key):
-            raise ValueError(f"it has {key}, but {constraint} are not supported")
+            raise ElgoError(f"it has {key}, but {constraint} are not supported")
         if key not in _FIELDS and key not in _SECTIONS:
-            raise ValueError(f"{quoted(key)} is not a supported keyword")
+            raise ElgoError(f"{quoted(key)} is not a supported keyword")
     return problem
 
 
@@ -163,11 +164,11 @@ def _metric(document: Document) -> Metric:
         metric = Metric(value)
     except ValueError:
         known = ", ".join(metric.value for metric in Metric)
-        raise ValueError(f"EDGE_WEIGHT_TYPE is {quoted(value)}, expected one of {known}") from None
+        raise ElgoError(f"EDGE_WEIGHT_TYPE is {quoted(value)}, expected one of {known}") from None
     if metric is not Metric.EXPLICIT and "EDGE_WEIGHT_SECTION" in document.sections:
-        raise ValueError(f"EDGE_WEIGHT_TYPE is {value}, but the file has an EDGE_WEIGHT_SECTION")
+        raise ElgoError(f"EDGE_WEIGHT_TYPE is {value}, but the file has an EDGE_WEIGHT_SECTION")
     if document.fields.get("NODE_COORD_TYPE", "").upper() == "THREED_COORDS":
-        raise ValueError("NODE_COORD_TYPE is THREED_COORDS, expected TWOD_COORDS")
+        raise ElgoError("NODE_COORD_TYPE is THREED_COORDS, expected TWOD_COORDS")
     return metric
 
 
@@ -175,13 +176,13 @@ def _matrix(document: Document, size: int) -> FloatArray:
     """Return the costs (n, n) of EDGE_WEIGHT_SECTION. Its line breaks and its diagonal have no meaning."""
     layout = document.field("EDGE_WEIGHT_FORMAT").upper()
     if layout not in _LAYOUTS:
-        raise ValueError(f"EDGE_WEIGHT_FORMAT is {quoted(layout)}, expected one of {', '.join(_LAYOUTS)}")
+        raise ElgoError(f"EDGE_WEIGHT_FORMAT is {quoted(layout)}, expected one of {', '.join(_LAYOUTS)}")
     weights = parse_numbers(" ".join(document.section("EDGE_WEIGHT_SECTION")).split(), "EDGE_WEIGHT_SECTION")
     first = 0 if "DIAG" in layout else 1  # diagonal of a triangle
     wanted = size * size if layout == "FULL_MATRIX" else size * (size + 1 - 2 * first) // 2
     if len(weights) != wanted:
         needs = f"{layout} with DIMENSION {size} needs {wanted}"
-        raise ValueError(f"EDGE_WEIGHT_SECTION has {len(weights)} numbers, but {needs}")
+        raise ElgoError(f"EDGE_WEIGHT_SECTION has {len(weights)} numbers, but {needs}")
     if layout == "FULL_MATRIX":
         matrix = weights.reshape(size, size)
     else:  # a symmetric matrix: its upper triangle column by column is the lower one row by row
@@ -192,7 +193,7 @@ def _matrix(document: Document, size: int) -> FloatArray:
     np.fill_diagonal(matrix, 0.0)
     bad = matrix[~((matrix >= 0) & (matrix <= LARGEST_NUMBER))]
     if len(bad):
-        raise ValueError(f"EDGE_WEIGHT_SECTION has {bad[0]:g}, expected finite costs >= 0")
+        raise ElgoError(f"EDGE_WEIGHT_SECTION has {bad[0]:g}, expected finite costs >= 0")
     return matrix
 
 
@@ -227,7 +228,7 @@ def _depot_first(document: Document, labels: IntArray) -> IntArray:
     depots = parse_integers(tokens[: tokens.index("-1") if "-1" in tokens else None], "DEPOT_SECTION")
     if len(depots) != 1:
         named = ", ".join(map(str, depots[:5])) or "none"
-        raise ValueError(f"DEPOT_SECTION names {len(depots)} depots ({named}), expected one")
+        raise ElgoError(f"DEPOT_SECTION names {len(depots)} depots ({named}), expected one")
     depot = node_indices(labels, depots, "DEPOT_SECTION")[0]
     return np.concatenate([[depot], np.delete(np.arange(len(labels)), depot)])
 
@@ -236,14 +237,14 @@ def _table(document: Document, section: str, size: int, width: int) -> tuple[Int
     """Return the node numbers (n,) and values (n, width) of a section with rows `node value ...`."""
     rows = [line.split() for line in document.section(section)]
     if len(rows) != size:
-        raise ValueError(f"DIMENSION is {size} but {section} has {len(rows)} rows")
+        raise ElgoError(f"DIMENSION is {size} but {section} has {len(rows)} rows")
     for row in rows:
         if len(row) != width + 1:
-            raise ValueError(f"{section} has the row {quoted(' '.join(row))}, expected {width + 1} numbers")
+            raise ElgoError(f"{section} has the row {quoted(' '.join(row))}, expected {width + 1} numbers")
     labels = parse_integers((row[0] for row in rows), section)
     seen, counts = np.unique(labels, return_counts=True)
     if len(seen) < size:
-        raise ValueError(f"{section} has node {seen[counts > 1][0]} more than once")
+        raise ElgoError(f"{section} has node {seen[counts > 1][0]} more than once")
     return labels, parse_numbers((token for row in rows for token in row[1:]), section).reshape(size, width)
 
 
@@ -254,7 +255,7 @@ def node_indices(labels: IntArray, wanted: IntArray, section: str) -> IntArray:
     indices = order[np.minimum(places, len(labels) - 1)]
     unknown = labels[indices] != wanted
     if unknown.any():
-        raise ValueError(f"{section} has node {wanted[unknown][0]}, which is not among the {len(labels)} nodes")
+        raise ElgoError(f"{section} has node {wanted[unknown][0]}, which is not among the {len(labels)} nodes")
     return indices
 
 
@@ -265,7 +266,7 @@ def format_tsplib(instance: Instance) -> str:
     labels = instance.labels[order]
     has_labels = instance.demand is not None or instance.has_coords
     if not has_labels and not np.array_equal(labels, np.arange(1, instance.size + 1)):
-        raise ValueError("node numbers other than 1..n cannot be written without coordinates or demands")
+        raise ElgoError("node numbers other than 1..n cannot be written without coordinates or demands")
     lines = [f"NAME : {instance.name}", f"TYPE : {instance.problem.upper()}"]
     if instance.best_known is not None:
         lines.append(f"COMMENT : Best known value: {format_number(instance.best_known)}")

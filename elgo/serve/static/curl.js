@@ -12,8 +12,8 @@ export function commands(form, runs) {
   const send = {
     file: () => `${curl} ${base}/jobs ${fileFields(form, options).map((field) => `-F ${quote(field)}`).join(" ")}`,
     generate: () => `${curl} -s ${base}/generate ${json} -d ${quote(JSON.stringify(form.recipe()))} |\n` +
-      `  sed ${quote(`s/^{/{"options":${options},/`)} | ${curl} ${base}/jobs ${json} -d @-`,
-    click: () => `${curl} ${base}/jobs ${json} -d ${quote(JSON.stringify({ instance: form.clicked(), options: form.options() }))}`,
+      `  sed ${quote(`s/^{/{"options":${options},/${byId("open").checked ? '; s/"open":false/"open":true/' : ""}`)} | ${curl} ${base}/jobs ${json} -d @-`,
+    click: () => `${curl} ${base}/jobs ${json} -d ${quote(JSON.stringify({ instance: form.withEnds(form.clicked()), options: form.options() }))}`,
   };
   const lines = ["# send this problem", send[form.kind]()];
   for (const { id } of runs) {
@@ -25,7 +25,10 @@ export function commands(form, runs) {
 
 function fileFields(form, options) {
   const capacity = byId("file-capacity").value;
-  return [`file=@${form.file?.name ?? "FILE"}`, `options=${options}`, ...(capacity ? [`capacity=${capacity}`] : [])];
+  const fields = [`file=@${form.file?.name ?? "FILE"}`, `options=${options}`];
+  if (capacity) fields.push(`capacity=${capacity}`);
+  if (byId("open").checked) fields.push("open=true");
+  return fields;
 }
 
 // A word of a POSIX shell.

@@ -61,13 +61,13 @@ function drawRoute(pen, index, strong) {
   context.strokeStyle = pen.colours[scene.slots[index] % ROUTE_COLOURS];
   context.lineWidth = (scene.xs.length > MANY ? 1.3 : 2) + (strong ? 1.5 : 0);
   context.setLineDash(scene.xs.length > MANY ? [] : DASHES[Math.floor(scene.slots[index] / ROUTE_COLOURS) % DASHES.length]);
-  line(pen, scene.depot ? route : [...route, route[0]]);
+  line(pen, scene.depot || scene.open ? route : [...route, route[0]]);
   context.setLineDash([]);
   if (scene.depot) {
     context.globalAlpha = alpha * (strong ? 0.8 : scene.xs.length > MANY ? 0.2 : 0.45);
     context.lineWidth = strong ? 1.5 : 1;
     line(pen, [0, route[0]]);
-    line(pen, [route.at(-1), 0]);
+    if (!scene.open) line(pen, [route.at(-1), 0]);
     context.globalAlpha = alpha;
   }
   drawStops(pen, route, context.strokeStyle);

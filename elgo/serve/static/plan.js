@@ -78,7 +78,7 @@ export class Plan {
   }
 
   // Shows the stops of an instance. frame: the square that is shown, instead of the stops' own.
-  setInstance({ coordinates, demand, names, latlon }, frame = null) {
+  setInstance({ coordinates, demand, names, latlon, open = false }, frame = null) {
     const points = coordinates ? coordinates.map(latlon ? mercator : ([x, y]) => [x, y]) : [];
     const box = frame ?? boundingBox(points);
     this.scale = SIDE / box.side;
@@ -87,7 +87,7 @@ export class Plan {
     Object.assign(this.scene, {
       xs: Float64Array.from(points, (point) => (point[0] - box.corner[0]) * this.scale),
       ys: Float64Array.from(points, (point) => (point[1] - box.corner[1]) * this.scale),
-      depot: demand != null, routes: [], slots: [], highlight: null, replay: null, grid: frame !== null,
+      depot: demand != null, open, routes: [], slots: [], highlight: null, replay: null, grid: frame !== null,
     });
     const extent = frame ? [SIDE, SIDE] : box.extent.map((length) => length * this.scale);
     this.bounds = L.latLngBounds([[0, 0], [extent[1], extent[0]]]);

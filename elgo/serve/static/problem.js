@@ -110,6 +110,11 @@ export class ProblemForm {
     return capacity ? { ...instance, demand: rows.map((row, i) => row[2] ?? (i ? 1 : 0)), capacity: Number(capacity) } : instance;
   }
 
+  // An instance with open routes if they are asked for.
+  withEnds(instance) {
+    return byId("open").checked ? { ...instance, open: true } : instance;
+  }
+
   // The options of a job. method: search, elg or policy
   options(method = byId("method").value) {
     return method === "policy" ? { policy_only: true } : { ...STARTS[method], seconds: Number(byId("seconds").value) };
@@ -119,7 +124,7 @@ export class ProblemForm {
   async send(options) {
     if (this.kind === "file") return this.sendFile(options);
     if (this.kind === "generate" && this.generatedBy !== JSON.stringify(this.recipe())) await this.generate();
-    const instance = this.kind === "generate" ? this.generated : this.clicked();
+    const instance = this.withEnds(this.kind === "generate" ? this.generated : this.clicked());
     return (await postJSON("/jobs", { instance, options })).id;
   }
 
@@ -129,6 +134,7 @@ export class ProblemForm {
     body.append("file", this.file, this.file.name);
     body.append("options", JSON.stringify(options));
     if (byId("file-capacity").value) body.append("capacity", byId("file-capacity").value);
+    if (byId("open").checked) body.append("open", "true");
     return (await (await request("/jobs", { method: "POST", body })).json()).id;
   }
 }

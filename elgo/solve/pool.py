@@ -30,8 +30,20 @@ from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve.config import SolveConfig
 from elgo.solve.incumbent import OnImprovement, OnProgress
-from elgo.solve.result import Result
-from elgo.solve.worker import BEGUN, READY, Improved, Logged, Message, Request, Solved, Task, WorkerError, work
+from elgo.solve.worker import (
+    BEGUN,
+    READY,
+    Call,
+    Improved,
+    Logged,
+    Message,
+    Request,
+    Returned,
+    Solved,
+    Task,
+    WorkerError,
+    work,
+)
 
 CLOSE_SECONDS = 1.0  # for a worker to end by itself
 
@@ -40,19 +52,19 @@ log = logging.getLogger("elgo")
 
 @dataclass(eq=False)
 class Job:
-    """A call of `solve` in a pool. The future has its result, or raises its error.
+    """A call of `solve`, or of another function, in a pool. The future has its result, or raises its error.
 
-    Errors are those of `solve`; WorkerError if the process died; CancelledError if the job was stopped before it had a
-    solution.
+    Errors are those of the function; WorkerError if the process died; CancelledError if the job was stopped before it
+    had a solution.
     """
 
     number: int
-    request: Request
+    request: Request | Call
     pool: Pool = field(repr=False)
     on_start: Callable[[], None] | None = None
     on_improvement: OnImprovement | None = None
     on_progress: OnProgress | None = None
-    future: Future[Result] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)  # of a Result, or of what the function returns
     begun: bool = False  # a worker has said so
     tries: int = 0  # how many workers it was sent to
 
@@ -102,10 +114,22 @@ class Pool:
         on_progress: OnProgress | None = None,
     ) -> Job:
         """Return a job, which the next free worker takes. The functions are called on a thread of the pool."""
+        return self._submit(Request(instance, config, warm_start), on_start, on_improvement, on_progress)
+
+    def call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Job:
+        """Return a job that calls any function; it and its arguments are pickled."""
+        return self._submit(Call(name, function, arguments))
+
+    def _submit(
+        self,
+        request: Request | Call,
+        on_start: Callable[[], None] | None = None,
+        on_improvement: OnImprovement | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Job:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            request = Request(instance, config, warm_start)
             job = Job(self._submitted, request, self, on_start, on_improvement, on_progress)
             self._submitted += 1
             self._waiting.append(job)
@@ -208,7 +232,7 @@ class Pool:
             if not self._closed:
                 self._assign()
         if job is not None:
-            reason = f"{job.request.instance.name}: {_end_of(worker.process)}"
+            reason = f"{job.request.name}: {_end_of(worker.process)}"
             job.future.set_exception(CancelledError() if self._closed else WorkerError(reason))
 
     def _take(self, worker: _Worker, message: Message) -> None:
@@ -226,7 +250,7 @@ class Pool:
             job.begun = True
             _call(job.on_start)
         elif isinstance(message, Improved):
-            if job.on_improvement is not None:
+            if job.on_improvement is not None and isinstance(job.request, Request):
                 _call(job.on_improvement, message.improvement, Solution(job.request.instance, message.routes))
         elif isinstance(message, float):
             _call(job.on_progress, message)
@@ -235,7 +259,10 @@ class Pool:
                 worker.job = None
                 self._assign()
             if isinstance(message, Solved):
+                assert isinstance(job.request, Request)
                 job.future.set_result(message.result(job.request.instance))
+            elif isinstance(message, Returned):
+                job.future.set_result(message.value)
             else:
                 assert message is None or isinstance(message, Exception)
                 job.future.set_exception(message or CancelledError())

@@ -14,6 +14,7 @@ import typer
 
 from elgo import __version__
 from elgo.cli import bench, data
+from elgo.cli.bulk import bulk
 from elgo.cli.convert_weights import export_weights, import_weights
 from elgo.cli.cool import cool
 from elgo.cli.examples import epilog
@@ -101,7 +102,7 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
         group.command(name, epilog=epilog(name))(_one_line_errors()(function))
 
 
-_add(app, solve, serve, warm_up, info, import_weights, export_weights, train, cool, plot_training)
+_add(app, solve, bulk, serve, warm_up, info, import_weights, export_weights, train, cool, plot_training)
 _add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
 _add(data_app, data.fetch)
 data_app.callback()(lambda: None)  # a group, although it has only one command

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -176,13 +176,9 @@ def solve(
     ends the search and keeps the best solution so far.
     """
     _check_one_start(warm_start, start, policy_only)
-    try:
-        config = SolveConfig(
-            time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
-        )
-    except ValueError as error:
-        raise ValueError(_FIELDS.sub(_option, str(error))) from None
-
+    config = make_config(
+        time_limit, start, policy_only, model, starts, symmetries, seed, threads, vehicles, memory, device
+    )
     files = expand_folders(paths)
     problems = read_all(files, capacity, depot, matrix)
     instances = set_ends([problem.instance for problem in problems], files, open_routes, first, last)
@@ -197,6 +193,14 @@ def solve(
     _print_lines(f"warning: {file}: {text}" for file, problem in pairs for text in problem.warnings)
     jobs = min(jobs, len(files))
     _solve_files(files, problems, _make_items(instances, config, solution, jobs), jobs, outputs, quiet)
+
+
+def make_config(*fields: Any) -> SolveConfig:
+    """Return the config with these values of its first fields; its errors name options instead of fields."""
+    try:
+        return SolveConfig(*fields)
+    except ValueError as error:
+        raise ValueError(_FIELDS.sub(_option, str(error))) from None
 
 
 def _option(field: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from elgo.problem.errors import ElgoError
 from elgo.solve.worker import WorkerError, sendable
 
 POLL_SECONDS = 1.0
+CONNECT_SECONDS = 10.0
 STARTS = 3  # actors in a row that may fail to start
 
 
@@ -149,6 +151,12 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     """Connect this process to a cluster; ElgoError if there is none at the address."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():  # Ray itself would try for a quarter of an hour
+        try:
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise ElgoError(f"address is {address!r}, where nothing answers ({error})") from None
     try:
         if address is None:
             os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers give way to everything else

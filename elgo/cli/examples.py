@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("elgo bench report bench/tsplib",),
     "compare": ("elgo bench compare bench/old bench/new", "elgo bench compare bench/tsplib:elg bench/tsplib:elgo@5"),
     "ablations": ("elgo bench ablations --steps 100 --limit 5",),
+    "make": ("elgo labels make data/tsp --problem tsp --sizes 50-200 --count 10000 --jobs 2",),
     "fetch": ("elgo data fetch tsplib --data benchmarks",),
 }
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from elgo import __version__
-from elgo.cli import bench, data
+from elgo.cli import bench, data, labels
 from elgo.cli.bulk import bulk
 from elgo.cli.convert_weights import export_weights, import_weights
 from elgo.cli.cool import cool
@@ -42,6 +42,9 @@ bench_app = typer.Typer(
     help="Measure and compare solvers. On a benchmark set: elgo bench SET [OPTIONS], see elgo bench run --help.",
     rich_markup_mode=None,
     no_args_is_help=True,
+)
+labels_app = typer.Typer(
+    help="Near-optimal solutions to imitate, kept in stores on disk.", rich_markup_mode=None, no_args_is_help=True
 )
 data_app = typer.Typer(help="Download benchmark files.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -105,8 +108,11 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
 _add(app, solve, bulk, serve, warm_up, info, import_weights, export_weights, train, cool, plot_training)
 _add(bench_app, bench.run, bench.report, bench.compare, bench.ablations)
 _add(data_app, data.fetch)
-data_app.callback()(lambda: None)  # a group, although it has only one command
+_add(labels_app, labels.make)
+for group in (data_app, labels_app):
+    group.callback()(lambda: None)  # a group, although it has only one command
 app.add_typer(bench_app, name="bench")
+app.add_typer(labels_app, name="labels")
 app.add_typer(data_app, name="data")
 
 

@@ -143,5 +143,5 @@ def test_no_cluster_at_the_address() -> None:
 
     if ray.is_initialized():
         ray.shutdown()
-    with pytest.raises(ValueError, match=r"address is '127.0.0.1:1'"):
+    with pytest.raises(ValueError, match=r"address is '127.0.0.1:1', where nothing answers"):
         open_engine("ray", 1, "127.0.0.1:1")

@@ -3,8 +3,9 @@
 A run that was killed continues with what is missing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,10 @@ from elgo.bench.report import write_report
 from elgo.bench.run import BenchFolder, Key, Record, describe
 from elgo.bench.sets import BenchSet, Entry
 from elgo.bench.tables import Table
+from elgo.bulk.engine import Engine, run
 from elgo.problem.solution import gap
 from elgo.solve.result import format_seconds
+from elgo.solve.worker import WorkerError
 
 OnProgress = Callable[["Forecast", Record | None], None]
 
@@ -27,9 +30,11 @@ def bench(
     path: Path,
     on_progress: OnProgress | None = None,
     with_published: bool = True,
+    engine: Engine | None = None,
 ) -> Table:
     """Run a benchmark in a folder, or continue it, write its report and return the main table.
 
+    With an engine its workers run several batches at once, and seconds are those of busy cores.
     on_progress is called at the beginning (with None for the record) and with the last record of each batch.
     """
     check(methods, bench_set.problems, options.device)
@@ -42,8 +47,7 @@ def bench(
         if on_progress is not None:
             on_progress(forecast, None)
         try:
-            for batch in left:
-                answers = run_method(batch.method, [entry.instance for entry in batch.entries], options)
+            for batch, answers in _answers(left, options, engine):
                 pairs = zip(batch.entries, answers, strict=True)
                 records = folder.add([_record(batch.method, entry, answer) for entry, answer in pairs])
                 forecast.add(records)
@@ -54,6 +58,27 @@ def bench(
                 write_report(path, with_published)
             raise
     return write_report(path, with_published)
+
+
+def _answers(
+    batches: Sequence["Batch"], options: Options, engine: Engine | None
+) -> Iterator[tuple["Batch", Sequence[Answer]]]:
+    """Yield batches with their answers: one after the other, or as the workers of an engine end them."""
+    function = partial(_run_batches, options)
+    if engine is None:
+        yield from ((batch, function([batch])[0]) for batch in batches)
+        return
+    for (batch,), found in run(engine, function, ([batch] for batch in batches)):
+        if isinstance(found, WorkerError):  # of this batch; errors of baselines are answers
+            yield batch, [Answer(None, str(found), 0.0)] * len(batch.entries)
+        elif isinstance(found, Exception):
+            raise found
+        else:
+            yield batch, found[0]
+
+
+def _run_batches(options: Options, batches: Sequence["Batch"]) -> list[list[Answer]]:
+    return [run_method(batch.method, [entry.instance for entry in batch.entries], options) for batch in batches]
 
 
 class Batch(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from elgo.cli.outputs import check_file
 from elgo.cli.solve import Capacity, Model, PolicyOnly, Seed, Start, Starts, Symmetries, Vehicles, make_config
 
 if TYPE_CHECKING:
+    from elgo.bulk.engine import Engine
     from elgo.bulk.many import BulkProgress, OnProgress
 
 TIME_LIMIT = 0.1  # seconds
@@ -100,6 +101,17 @@ def bulk(
     print(f"{out}: {progress.done} new rows in {progress.seconds:.1f} s ({rate:.1f}/s), {progress.failed} failed")
     if progress.failed:
         raise typer.Exit(1)
+
+
+def workers_or_none(
+    engine: EngineChoice, jobs: int | None, address: str | None
+) -> AbstractContextManager[Engine | None]:
+    """Return a context with an engine; with None, for a command that does all itself, unless one is asked for."""
+    from elgo.bulk.engines import open_engine
+
+    if engine is EngineChoice.local and address is None and jobs in (None, 1):
+        return nullcontext()
+    return open_engine(engine.value, jobs, address)
 
 
 @contextmanager

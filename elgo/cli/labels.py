@@ -3,13 +3,12 @@
 import math
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from elgo.cli.bulk import AddressOption, EngineChoice, EngineOption
+from elgo.cli.bulk import AddressOption, EngineChoice, EngineOption, workers_or_none
 
 
 def make(
@@ -29,7 +28,6 @@ def make(
     address: AddressOption = None,
 ) -> None:
     """Fill STORE with generated instances and their solutions, until the limits or SIGTERM."""
-    from elgo.bulk.engines import open_engine
     from elgo.train.labelling import LabelStream, parse_sizes
     from elgo.train.labels import LabelStore, make_labels
 
@@ -37,9 +35,8 @@ def make(
         print(time.strftime("%H:%M:%S"), text, flush=True)
 
     stream = LabelStream(problem, parse_sizes(sizes), distribution, seed)
-    alone = engine is EngineChoice.local and address is None and jobs in (None, 1)
     try:
-        with nullcontext() if alone else open_engine(engine.value, jobs, address) as workers:
+        with workers_or_none(engine, jobs, address) as workers:
             make_labels(LabelStore(store), stream, count, minutes, workers, show)
     except (ImportError, RuntimeError) as error:
         raise ValueError(str(error)) from None

@@ -11,7 +11,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench,docs,serve]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,train,bench,docs,serve,ray,parquet]'
 	$(BIN)/elgo warm-up  # compiles the kernels, once
 	$(BIN)/python -c 'from elgo.train.log_prob import warm_up; warm_up()'  # and those of training
 	touch $@

@@ -3,6 +3,7 @@
 __version__ = "0.2.0"
 
 import elgo.startup  # noqa: F401 # isort: skip # before anything that takes time to load
+from elgo.bulk.many import BulkProgress, BulkResult, solve_many
 from elgo.decode.explain import StepScores, explain_step
 from elgo.decode.rollouts import rollouts
 from elgo.model.checkpoint import Weights, load_model, load_weights
@@ -21,6 +22,8 @@ from elgo.solve.stop import MaxIterations, MaxRuntime, NoImprovement, Progress
 from elgo.train.tours import log_prob
 
 __all__ = [
+    "BulkProgress",
+    "BulkResult",
     "CallbackError",
     "ElgoError",
     "Instance",
@@ -44,6 +47,7 @@ __all__ = [
     "read_solution",
     "rollouts",
     "solve",
+    "solve_many",
     "warm_up",
     "write_solution",
 ]

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import baseline
 import decode as benchmark
 import local_policy
+import throughput
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
@@ -55,6 +56,34 @@ def test_matmul_flops_by_hand() -> None:
     encoder = 4 * 2 * n * d * d + 2 * 2 * n * n * d + 2 * 2 * n * d * hidden
     once = 5 * 2 * n * d * d + 2 * n * n * d + 2 * n * n * d
     assert benchmark.matmul_flops(config, n, steps) == 8 * (encoder + once + n * steps * 2 * 2 * n * d)
+
+
+def test_pareto_front() -> None:
+    rows = [("a", 9, 5, 0), ("b", 5, 6, 0), ("c", 3, 1, 0), ("d", 3, 2, 0), ("failed", 1, 0, 1)]
+    front = throughput.pareto_front([throughput.Point(*row) for row in rows])
+    assert [point.method for point in front] == ["a", "c"]
+
+
+def test_throughput_writes_table_and_plots(tmp_path: Path) -> None:
+    """Two methods, the second better on both instances but slower; one has an instance that failed."""
+    measured = [
+        throughput.Measured("nearest", "tsp", 1.0, 1.0, [11.0, 24.0]),
+        throughput.Measured("elg:single", "tsp", 2.0, 2.0, [10.0, 20.0]),
+        throughput.Measured("nearest", "cvrp", 1.0, 1.0, [None, 5.0]),
+    ]
+    methods = [throughput.parse_method(name) for name in ("nearest", "elg:single")]
+    throughput.write_results(tmp_path, measured, methods, 2)
+    rows = [line.split() for line in (tmp_path / "throughput.md").read_text().splitlines()]
+    assert ["nearest", "2.0", "15.000", "0", "*"] in rows
+    assert ["elg:single", "1.0", "0.000", "0", "*"] in rows
+    assert (tmp_path / "throughput.png").stat().st_size > 0
+    assert (tmp_path / "throughput-gpu.png").stat().st_size > 0
+
+
+def test_operations_by_hand() -> None:
+    config = PolicyConfig("tsp", width=2, heads=1, layers=1, hidden=3)
+    encoder = 8 * 4 * 4 + 4 * 4 * 4 * 2 + 4 * 4 * 2 * 3 + 10 * 4 * 4
+    assert throughput.operations(config, 4, 5, 8) == 8 * (encoder + 5 * 4 * (2 * 4 + 4 * 4 * 2))
 
 
 def test_local_policy_compares_two_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ SMALLER = {  # beginning of a command -> options that make it short; of options 
     "--set data.batch=2 --set data.sizes=10",
     "elgo train": "--steps 1 --set data.batch=2 --set data.sizes=10 --set validation.sets=[]",
     "elgo cool": "--steps 1",
-    "python -m elgo.train.labels make": "--sizes 10 --count 2",
+    "elgo labels make": "--sizes 10 --count 2",
 }
 LEFT_OUT = {"elgo (train|cool)": r"--minutes \S+", "elgo solve (?=.*--policy-only)": r"--time-limit \S+"}
 NEEDS_DATA = ("elgo bench tsplib", "elgo bench cvrplib-x", "elgo bench ablations")

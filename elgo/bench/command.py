@@ -3,9 +3,10 @@
 A run that was killed continues with what is missing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +16,10 @@ from elgo.bench.report import write_report
 from elgo.bench.run import BenchFolder, Key, Record, describe
 from elgo.bench.sets import BenchSet, Entry
 from elgo.bench.tables import Table
+from elgo.bulk.engine import Engine, run
 from elgo.problem.solution import gap
 from elgo.solve.result import format_seconds
+from elgo.solve.worker import WorkerError
 
 OnProgress = Callable[["Forecast", Record | None], None]
 
@@ -28,9 +31,11 @@ def bench(
     path: Path,
     on_progress: OnProgress | None = None,
     with_published: bool = True,
+    engine: Engine | None = None,
 ) -> Table:
     """Run a benchmark in a folder, or continue it, write its report and return the main table.
 
+    With an engine its workers run several batches at once, and seconds are those of busy cores.
     on_progress is called at the beginning (with None for the record) and with the last record of each batch.
     """
     check(methods, bench_set.problems, options.device)
@@ -44,8 +49,7 @@ def bench(
         if on_progress is not None:
             on_progress(forecast, None)
         try:
-            for batch in left:
-                answers = run_method(_with_limit(batch, folder), [entry.instance for entry in batch.entries], options)
+            for batch, answers in _answers(left, options, engine, folder):
                 pairs = zip(batch.entries, answers, strict=True)
                 records = folder.add([_record(batch.method, entry, answer, options) for entry, answer in pairs])
                 forecast.add(records)
@@ -56,6 +60,29 @@ def bench(
                 write_report(path, with_published)
             raise
     return write_report(path, with_published)
+
+
+def _answers(
+    batches: Sequence["Batch"], options: Options, engine: Engine | None, folder: BenchFolder
+) -> Iterator[tuple["Batch", Sequence[Answer]]]:
+    """Yield batches with their answers: one after the other, or as the workers of an engine end them."""
+    function = partial(_run_batches, options)
+    if engine is None:
+        yield from ((batch, function([_with_limit(batch, folder)])[0]) for batch in batches)
+        return
+    for later in (False, True):  # those that have the time of another method come after all others
+        chosen = [batch for batch in batches if (batch.method.seconds_of is not None) == later]
+        for (batch,), found in run(engine, function, ([_with_limit(batch, folder)] for batch in chosen)):
+            if isinstance(found, WorkerError):  # of this batch; errors of baselines are answers
+                yield batch, [Answer(None, str(found), 0.0, 0.0)] * len(batch.entries)
+            elif isinstance(found, Exception):
+                raise found
+            else:
+                yield batch, found[0]
+
+
+def _run_batches(options: Options, batches: Sequence["Batch"]) -> list[list[Answer]]:
+    return [run_method(batch.method, [entry.instance for entry in batch.entries], options) for batch in batches]
 
 
 class Batch(NamedTuple):
@@ -87,12 +114,13 @@ def make_batches(bench_set: BenchSet, methods: Sequence[Method]) -> list[Batch]:
     return batches
 
 
-def _with_limit(batch: Batch, folder: BenchFolder) -> Method:
-    """Return the method with its time limit, which may be the time that another method took on the instance."""
+def _with_limit(batch: Batch, folder: BenchFolder) -> Batch:
+    """Return the batch with its time limit, which may be the time that another method took on the instance."""
     method = batch.method
     if method.seconds_of is None:
-        return method
-    return replace(method, seconds=folder.records[method.seconds_of, batch.entries[0].instance.name].seconds)
+        return batch
+    seconds = folder.records[method.seconds_of, batch.entries[0].instance.name].seconds
+    return batch._replace(method=replace(method, seconds=seconds))
 
 
 def _record(method: Method, entry: Entry, answer: Answer, options: Options) -> Record:

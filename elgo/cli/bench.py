@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from elgo.cli.bulk import AddressOption, EngineChoice, EngineOption, workers_or_none
 from elgo.cli.data import DataOption
 from elgo.cli.inputs import DeviceOption
 from elgo.cli.train import SetOption, train_with_progress
@@ -103,6 +104,12 @@ def run(
         ),
     ] = None,
     published: Annotated[bool, typer.Option(help="Show published figures beside the measured ones.")] = True,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Workers; seconds of several are those of busy cores.", show_default="1"),
+    ] = None,
+    engine: EngineOption = EngineChoice.local,
+    address: AddressOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Measure methods on a set (`elgo bench SET` for short); print the table, write CSV, pictures and a report."""
@@ -114,8 +121,8 @@ def run(
     bench_set = load_set(name, data, Selection(problem, instances, limit))
     chosen = parse_methods(methods, baselines, limits, bench_set.problems)
     target = folder or Path("bench") / bench_set.name
-    with bench_progress(quiet) as show:
-        table = bench(bench_set, chosen, Options(seed, threads, memory, device), target, show, published)
+    with workers_or_none(engine, jobs, address) as workers, bench_progress(quiet) as show:
+        table = bench(bench_set, chosen, Options(seed, threads, memory, device), target, show, published, workers)
     print(f"{table.text()}\n\nwrote {target / 'report.html'}")
 
 

@@ -6,6 +6,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "elgo solve folder --time-limit 60 --jobs 2 --json results.json",
         "elgo solve big.vrp --warm-start mine.sol --vehicles 12",
     ),
+    "bulk": (
+        "elgo bulk night.jsonl --out routes.jsonl --time-limit 0.5",
+        "elgo bulk kool:cvrp:1000 --policy-only --starts 8 --symmetries 1 --out policy.parquet",
+        "elgo bulk 'plans/*.vrp' --out routes.jsonl --engine ray --address auto",
+    ),
     "serve": ("elgo serve", "elgo serve --host 0.0.0.0 --port 8080 --max-seconds 300"),
     "warm-up": ("elgo warm-up",),
     "models": ("elgo models", "elgo models --verify"),
@@ -31,6 +36,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ablations": ("elgo bench ablations --steps 100 --limit 5",),
     "list": ("elgo data list",),
     "reference": ("elgo data reference", "elgo data reference CVRP100 --count 10000"),
+    "make": ("elgo labels make data/tsp --problem tsp --sizes 50-200 --count 10000 --jobs 2",),
     "fetch": ("elgo data fetch tsplib --data benchmarks",),
 }
 

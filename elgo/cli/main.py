@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from elgo import __version__
-from elgo.cli import bench, data
+from elgo.cli import bench, data, labels
+from elgo.cli.bulk import bulk
 from elgo.cli.convert_weights import export_weights, import_weights
 from elgo.cli.cool import cool
 from elgo.cli.examples import epilog
@@ -42,6 +43,9 @@ bench_app = typer.Typer(
     help="Measure and compare solvers. On a benchmark set: elgo bench SET [OPTIONS], see elgo bench run --help.",
     rich_markup_mode=None,
     no_args_is_help=True,
+)
+labels_app = typer.Typer(
+    help="Near-optimal solutions to imitate, kept in stores on disk.", rich_markup_mode=None, no_args_is_help=True
 )
 data_app = typer.Typer(
     help="Benchmark sets: list them, download files, make reference costs.", rich_markup_mode=None, no_args_is_help=True
@@ -104,10 +108,13 @@ def _add(group: typer.Typer, *functions: Callable[..., None]) -> None:
         group.command(name, epilog=epilog(name))(_one_line_errors()(function))
 
 
-_add(app, solve, serve, warm_up, models, info, import_weights, export_weights, train, cool, plot_training)
+_add(app, solve, bulk, serve, warm_up, models, info, import_weights, export_weights, train, cool, plot_training)
 _add(bench_app, bench.run, bench.report, bench.compare, bench.paper, bench.ablations)
 _add(data_app, data.fetch, data.list_sets, data.reference)
+_add(labels_app, labels.make)
+labels_app.callback()(lambda: None)  # a group, although it has only one command
 app.add_typer(bench_app, name="bench")
+app.add_typer(labels_app, name="labels")
 app.add_typer(data_app, name="data")
 
 

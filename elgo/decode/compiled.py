@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from elgo.decode.blas import one_blas_thread
-from elgo.decode.encoder import Encoding, encode
+from elgo.decode.encoder import Encoding, encode_batch
 from elgo.decode.global_kernels import GlobalTables, part_heads
 from elgo.decode.local_kernels import LIST_LIMIT, NeighbourLists, neighbour_lists
 from elgo.decode.rollout_kernel import Block, Demands, run_block
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from elgo.model.global_policy import Encoding as TorchEncoding
     from elgo.model.protocols import PolicyLike
 
-T = TypeVar("T")
-
 BLOCK = 128  # most rollouts in one kernel call: enough for BLAS, few enough for the cache
+ENCODED_ROWS = 1024  # nodes of small tasks that are encoded at once, as rows of the same matrix products
 
 
 def supports(policy: PolicyLike) -> TypeGuard[Policy]:
@@ -95,25 +94,29 @@ def roll_out(
     size = max(1, min(BLOCK, -(-sum(len(request.starts) for request in requests) // threads)))
     blocks = [(i, rows) for i, request in enumerate(requests) for rows in _slices(len(request.starts), size)]
     controls, stop = np.zeros((len(blocks), 2), np.int64), np.zeros(1, np.int64)
+    tables: dict[int, tuple[NeighbourLists, GlobalTables]] = {}
 
-    def make_tables(i: int) -> tuple[NeighbourLists, GlobalTables]:
-        task = requests[i].task
-        lists = neighbour_lists(task.coords, config.has_depot, config.euclidean)
+    def make_tables(part: slice) -> None:
+        tasks = [request.task for request in requests[part]]
+        lists = [neighbour_lists(task.coords, config.has_depot, config.euclidean) for task in tasks]
         if not config.use_global:
-            return lists, no_global_tables(task.size)
-        with np.errstate(over="ignore", invalid="ignore"):  # of weights that make no sense: kernels survive NaN
-            encoding = encodings[i] if encodings else encode(weights, task, stop)
-            return lists, global_tables(weights, encoding, with_table)
+            own = [no_global_tables(task.size) for task in tasks]
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # of weights that make no sense: kernels survive NaN
+                encoded = encodings[part] if encodings else encode_batch(weights, tasks, stop)
+                own = [global_tables(weights, encoding, with_table) for encoding in encoded]
+        tables.update(zip(range(part.start, part.stop), zip(lists, own, strict=True), strict=True))
 
-    def run(number: int) -> None:
-        i, rows = blocks[number]
-        task, starts, uniforms = requests[i]
-        demands = Demands(np.zeros(0, np.int64) if task.demand is None else task.demand, task.capacity or 0)
-        block = Block(starts[rows], uniforms[rows], made[i].actions[rows], made[i].confidence[rows])
-        lists, tables_ = tables[i]
-        run_block(tables_, local, lists, config, demands, block, controls[number])
-        if not controls[number, 1]:  # else it was stopped before its end
-            on_rollouts(block.actions)
+    def run(part: slice) -> None:
+        for number in range(part.start, part.stop):
+            i, rows = blocks[number]
+            task, starts, uniforms = requests[i]
+            demands = Demands(np.zeros(0, np.int64) if task.demand is None else task.demand, task.capacity or 0)
+            block = Block(starts[rows], uniforms[rows], made[i].actions[rows], made[i].confidence[rows])
+            lists, own = tables[i]
+            run_block(own, local, lists, config, demands, block, controls[number])
+            if not controls[number, 1]:  # else it was stopped before its end
+                on_rollouts(block.actions)
 
     def report() -> None:
         on_steps(float(sum(controls[j, 0] * (rows.stop - rows.start) for j, (_, rows) in enumerate(blocks))))
@@ -121,19 +124,22 @@ def roll_out(
     # The blocks are what runs in parallel: within them, BLAS may not start more threads.
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         try:
-            tables = _results([pool.submit(make_tables, i) for i in range(len(requests))], report)
-            _results([pool.submit(run, number) for number in range(len(blocks))], report)
+            together = max(1, min(ENCODED_ROWS // requests[0].task.size, -(-len(requests) // threads)))
+            _finish([pool.submit(make_tables, part) for part in _slices(len(requests), together)], report)
+            together = max(1, size * len(blocks) // sum(len(request.starts) for request in requests))
+            _finish([pool.submit(run, part) for part in _slices(len(blocks), together)], report)
         finally:  # on an interrupt the kernels stop at their next step
             stop[0] = controls[:, 1] = 1
             pool.shutdown(cancel_futures=True)
     return made
 
 
-def _results(jobs: Sequence[Future[T]], report: Callable[[], None]) -> list[T]:
-    """Return the results of the jobs, and report while they run."""
+def _finish(jobs: Sequence[Future[None]], report: Callable[[], None]) -> None:
+    """Wait for the jobs, and report while they run; raise what one of them raised."""
     while wait(jobs, timeout=0.1).not_done:
         report()
-    return [job.result() for job in jobs]
+    for job in jobs:
+        job.result()
 
 
 def _slices(count: int, size: int) -> list[slice]:

@@ -1,10 +1,12 @@
 """The encoder of the global policy without torch: one compiled kernel for a layer, with BLAS for its linear parts.
 
-The twin of `elgo.model.global_policy`, for tasks without padding; tests compare the two. N nodes, H heads, D width,
-d = D / H. Attention goes by tiles of 8 queries: products with a head's 16 features are too narrow for BLAS.
+The twin of `elgo.model.global_policy`, for tasks of one size; tests compare the two. B tasks, N nodes, H heads, D wide,
+d = D / H. The linear parts are products with the nodes of all tasks at once. Attention goes by tiles of 8 queries:
+products with a head's 16 features are too narrow for BLAS.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,34 +50,48 @@ class LayerWeights(NamedTuple):
 
 def encode(weights: Weights, task: Task, stop: Integers | None = None) -> Encoding:
     """Return the encoding of a task, whose coordinates are normalised; at once, and wrong, when stop[0] is not 0."""
-    nodes = embeddings(weights, task, np.zeros(1, np.int64) if stop is None else stop)
-    width = weights.config.width
-    scale = np.float32(1 / math.sqrt(width))
+    return encode_batch(weights, [task], stop)[0]
+
+
+def encode_batch(weights: Weights, tasks: Sequence[Task], stop: Integers | None = None) -> list[Encoding]:
+    """Return the encodings of tasks of one size as `encode` does; they do not depend on each other."""
+    batch = embeddings(weights, tasks, np.zeros(1, np.int64) if stop is None else stop)
+    shape, nodes = batch.shape, batch.reshape(-1, batch.shape[2])
+    scale = np.float32(1 / math.sqrt(weights.config.width))
     tensors = {name: weights.tensors[f"global_.{name}.weight"] for name in ("query_last", "key", "value", "combine")}
     first = weights.tensors.get("global_.query_first.weight")
-    return Encoding(
-        query_last=nodes @ tensors["query_last"].T,
-        query_first=None if first is None else nodes @ first.T,
-        keys=nodes @ tensors["key"].T,
-        values=nodes @ tensors["value"].T,
-        readout=nodes @ tensors["combine"] * scale,
-        offset=nodes @ weights.tensors["global_.combine.bias"] * scale,
-    )
+
+    def of_tasks(product: Floats) -> Floats:
+        return product.reshape(*shape[:2], *product.shape[1:])
+
+    query_last, keys, values = (of_tasks(nodes @ tensors[name].T) for name in ("query_last", "key", "value"))
+    query_first = None if first is None else of_tasks(nodes @ first.T)
+    readout = of_tasks(nodes @ tensors["combine"] * scale)
+    offset = of_tasks(nodes @ weights.tensors["global_.combine.bias"] * scale)
+    firsts = [None] * len(tasks) if query_first is None else list(query_first)
+    return [Encoding(*arrays) for arrays in zip(query_last, firsts, keys, values, readout, offset, strict=True)]
 
 
-def embeddings(weights: Weights, task: Task, stop: Integers) -> Floats:
-    """Return (N, D): linear embeddings, the depot's from a layer of its own, then the encoder's layers."""
+def embeddings(weights: Weights, tasks: Sequence[Task], stop: Integers) -> Floats:
+    """Return (B, N, D): linear embeddings, the depot's from a layer of its own, then the encoder's layers."""
     config, tensors = weights.config, weights.tensors
-    features = task.coords.astype(np.float32)
-    if task.demand is not None and task.capacity is not None:
-        share = (task.demand / task.capacity).astype(np.float32)
-        features = np.concatenate([features, share[:, None]], axis=1)
+    features = np.stack([_features(task) for task in tasks])
     nodes: Floats = features @ tensors["global_.embed.weight"].T + tensors["global_.embed.bias"]
     if config.has_depot:
-        nodes[0] = tensors["global_.embed_depot.weight"] @ features[0, :2] + tensors["global_.embed_depot.bias"]
+        depots = features[:, 0, :2]
+        nodes[:, 0] = depots @ tensors["global_.embed_depot.weight"].T + tensors["global_.embed_depot.bias"]
     for layer in range(config.layers):
         encode_layer(nodes, layer_weights(weights, layer), config.heads, stop)
     return nodes
+
+
+def _features(task: Task) -> Floats:
+    """Return the coordinates of the nodes (N, 2), in CVRP with the demands as shares of the capacity (N, 3)."""
+    features = task.coords.astype(np.float32)
+    if task.demand is None or task.capacity is None:
+        return features
+    share = (task.demand / task.capacity).astype(np.float32)
+    return np.concatenate([features, share[:, None]], axis=1)
 
 
 def layer_weights(weights: Weights, layer: int) -> LayerWeights:
@@ -87,21 +103,28 @@ def layer_weights(weights: Weights, layer: int) -> LayerWeights:
 
 
 @cached_njit(nogil=True)
-def encode_layer(nodes: Floats, weights: LayerWeights, heads: int, stop: Integers) -> None:
-    """Replace the embeddings (N, D) by what a layer makes of them; abandoned once stop[0] is not 0."""
-    _add_attention(nodes, weights, heads, stop)
-    _normalise(nodes, weights.norm1, weights.norm1_bias)
+def encode_layer(batch: Floats, weights: LayerWeights, heads: int, stop: Integers) -> None:
+    """Replace the embeddings (B, N, D) by what a layer makes of them; abandoned once stop[0] is not 0."""
+    nodes = batch.reshape(-1, batch.shape[2])
+    qkv, mixed = np.dot(nodes, weights.qkv.T), np.empty(nodes.shape, np.float32)
+    for i in range(batch.shape[0]):
+        rows = slice(i * batch.shape[1], (i + 1) * batch.shape[1])
+        _attend(qkv[rows], mixed[rows], heads, stop)
+    _add(nodes, 0, np.dot(mixed, weights.combine.T), weights.combine_bias)
+    for i in range(batch.shape[0]):
+        _normalise(batch[i], weights.norm1, weights.norm1_bias)
     _add_feed_forward(nodes, weights)
-    _normalise(nodes, weights.norm2, weights.norm2_bias)
+    for i in range(batch.shape[0]):
+        _normalise(batch[i], weights.norm2, weights.norm2_bias)
 
 
 @njit(nogil=True)
-def _add_attention(nodes: Floats, weights: LayerWeights, heads: int, stop: Integers) -> None:
-    """Add the attention of each node to all nodes."""
-    n, width = nodes.shape
+def _attend(qkv: Floats, mixed: Floats, heads: int, stop: Integers) -> None:
+    """Write the attention of each node to all nodes of its task, the heads side by side (N, D), from (N, 3 D)."""
+    n, width = mixed.shape
     d = width // heads
-    query, keys, values = _split_heads(np.dot(nodes, weights.qkv.T), heads)
-    mixed, padded = np.empty((n, width), np.float32), keys.shape[2]
+    query, keys, values = _split_heads(qkv, heads)
+    padded = keys.shape[2]
     scores, totals = np.empty((PARTS, padded), np.float32), np.empty(PARTS, np.float32)
     pooled = np.empty((PARTS, LANES), np.float32)
     for h in range(heads):
@@ -124,7 +147,6 @@ def _add_attention(nodes: Floats, weights: LayerWeights, heads: int, stop: Integ
                 for r in range(min(PARTS, n - begin)):
                     for j in range(min(LANES, d - first)):
                         mixed[begin + r, h * d + first + j] = pooled[r, j] / totals[r]
-    _add(nodes, 0, np.dot(mixed, weights.combine.T), weights.combine_bias)
 
 
 @njit(nogil=True)

@@ -53,6 +53,8 @@ def make_task(instance: Instance, how: Normalisation = "fit", index: int = 0) ->
 
 def best_solution(instance: Instance, rollouts: list[Actions]) -> Solution:
     """The cheapest of all rollouts (lists of (M, T)), costed by the instance's own distance rule."""
+    if len(rollouts) == len(rollouts[0]) == 1:
+        return Solution(instance, routes(instance, rollouts[0][0]))
     best = min(((costs(instance, actions), actions) for actions in rollouts), key=lambda pair: pair[0].min())
     return Solution(instance, routes(instance, best[1][best[0].argmin()]))
 

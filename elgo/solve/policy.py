@@ -6,7 +6,9 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from threading import Event, Lock
 
 import numpy as np
@@ -24,7 +26,7 @@ from elgo.problem.task import ProblemName, Task
 from elgo.solve.config import ModelName, SolveConfig
 from elgo.solve.deadline import DeadlineExceeded, run_with_deadline
 from elgo.solve.incumbent import Incumbent, OnProgress
-from elgo.solve.result import CallbackError, format_seconds
+from elgo.solve.result import CallbackError, Result, Timings, format_seconds
 
 Nodes = NDArray[np.int64]
 log = logging.getLogger("elgo")
@@ -79,7 +81,7 @@ def policy_alone(incumbent: Incumbent, on_progress: OnProgress | None) -> None:
         finally:
             stopped.set()
     if solution is None:
-        raise ElgoError(f"{instance.name}: vehicles is {config.vehicles}, but every rollout has more routes")
+        raise _too_many_routes(incumbent)
     incumbent.offer(solution, "policy")
 
 
@@ -107,6 +109,21 @@ class _BestSoFar:
         if solution is not None:
             self._incumbent.warnings.append(f"{done} of {planned} rollouts were done")
             self._incumbent.offer(solution, "policy")
+
+
+def policy_batch(instances: Sequence[Instance], config: SolveConfig) -> list[Result | ElgoError]:
+    """Return what `solve` returns with policy_only, or raises, for instances of one problem.
+
+    Those of one size are encoded and decoded together, as many as fit into memory, and share the time evenly. The
+    others of a batch can change the rounding of an instance's scores, and so decide between moves that are as good.
+    """
+    assert config.policy is not None
+    policy = as_policy(config.policy, instances[0].problem, config.device)
+    order = sorted(range(len(instances)), key=lambda i: instances[i].size)
+    found: dict[int, Result | ElgoError] = {}
+    for group in _in_memory(order, [_rollout_bytes(instances[i], config) for i in order], config.memory_gb * 2**30 / 4):
+        found |= dict(zip(group, _decode_group(policy, [instances[i] for i in group], config), strict=True))
+    return [found[i] for i in range(len(instances))]
 
 
 def policy_start(policy: Model, incumbent: Incumbent) -> bool:
@@ -144,6 +161,47 @@ def policy_start(policy: Model, incumbent: Incumbent) -> bool:
         for solution in found:
             incumbent.offer(solution, "policy")
     return bool(found)
+
+
+def _in_memory(order: Sequence[int], needs: Sequence[float], memory: float) -> Iterator[list[int]]:
+    """Cut an order into groups whose needs, in bytes, fit into memory, or are alone."""
+    group: list[int] = []
+    used = 0.0
+    for i, need in zip(order, needs, strict=True):
+        if group and used + need > memory:
+            yield group
+            group, used = [], 0.0
+        group.append(i)
+        used += need
+    yield group
+
+
+def _rollout_bytes(instance: Instance, config: SolveConfig) -> float:
+    """Return the memory of all rollouts of an instance."""
+    starts, symmetries = rollout_counts(instance, config)
+    return 16.0 * starts * symmetries * instance.size  # two arrays of 4 bytes, of up to twice as many moves as nodes
+
+
+def _decode_group(policy: Model, instances: Sequence[Instance], config: SolveConfig) -> list[Result | ElgoError]:
+    begin, how = time.perf_counter(), policy.config.normalisation
+    plans = [augmentations(it, how, *rollout_counts(it, config), config.seed) for it in instances]
+    tasks, starts = [task for own, _ in plans for task in own], [nodes for _, own in plans for nodes in own]
+    decoding = DecodeConfig(threads=config.threads, memory_gb=config.memory_gb)
+    made = iter(decode(policy, tasks, starts, decoding))
+    share = (time.perf_counter() - begin) / len(instances)
+    found: list[Result | ElgoError] = []
+    for instance, (own, nodes) in zip(instances, plans, strict=True):
+        incumbent = Incumbent(instance, config, None)
+        incumbent.starts, incumbent.symmetries = len(nodes[0]), len(own)
+        solution = _best_of([rollouts.actions for rollouts in islice(made, len(own))], incumbent)
+        if solution is None:
+            found.append(_too_many_routes(incumbent))
+            continue
+        incumbent.offer(solution, "policy")
+        result = incumbent.result()
+        history = tuple(improvement._replace(seconds=share) for improvement in result.history)
+        found.append(replace(result, seconds=Timings(0.0, share, 0.0, share), history=history))
+    return found
 
 
 def rollout_counts(instance: Instance, config: SolveConfig) -> tuple[int, int]:
@@ -198,3 +256,8 @@ def _best_of(rollouts: list[Actions], incumbent: Incumbent) -> Solution | None:
     if vehicles is not None and incumbent.instance.problem == "cvrp":
         rollouts = with_few_routes(rollouts, vehicles)
     return best_solution(incumbent.instance, rollouts) if rollouts else None
+
+
+def _too_many_routes(incumbent: Incumbent) -> ElgoError:
+    text = f"vehicles is {incumbent.config.vehicles}, but every rollout has more routes"
+    return ElgoError(f"{incumbent.instance.name}: {text}")

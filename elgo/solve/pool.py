@@ -31,8 +31,21 @@ from elgo.problem.instance import Instance
 from elgo.problem.solution import Solution
 from elgo.solve.config import SolveConfig
 from elgo.solve.incumbent import OnImprovement, OnProgress
-from elgo.solve.result import CallbackError, Result
-from elgo.solve.worker import BEGUN, READY, Improved, Logged, Message, Request, Solved, Task, WorkerError, work
+from elgo.solve.result import CallbackError
+from elgo.solve.worker import (
+    BEGUN,
+    READY,
+    Call,
+    Improved,
+    Logged,
+    Message,
+    Request,
+    Returned,
+    Solved,
+    Task,
+    WorkerError,
+    work,
+)
 
 CLOSE_SECONDS = 1.0  # for a worker to end by itself
 
@@ -41,19 +54,19 @@ log = logging.getLogger("elgo")
 
 @dataclass(eq=False)
 class Job:
-    """A call of `solve` in a pool. The future has its result, or raises its error.
+    """A call of `solve`, or of another function, in a pool. The future has its result, or raises its error.
 
-    Errors are those of `solve`, CallbackError also for `on_start`; WorkerError if the process died; CancelledError if
-    the job was stopped before it had a solution.
+    Errors are those of the function, CallbackError also for `on_start`; WorkerError if the process died; CancelledError
+    if the job was stopped before it had a solution.
     """
 
     number: int
-    request: Request
+    request: Request | Call
     pool: Pool = field(repr=False)
     on_start: Callable[[], None] | None = None
     on_improvement: OnImprovement | None = None
     on_progress: OnProgress | None = None
-    future: Future[Result] = field(default_factory=Future)
+    future: Future[Any] = field(default_factory=Future)  # of a Result, or of what the function returns
     begun: bool = False  # a worker has said so
     fault: CallbackError | None = None  # of a function of the caller's, which ends the job
     tries: int = 0  # how many workers it was sent to
@@ -107,10 +120,22 @@ class Pool:
 
         The functions are called on a thread of the pool. One that raises an exception ends the job by a CallbackError.
         """
+        return self._submit(Request(instance, config, warm_start), on_start, on_improvement, on_progress)
+
+    def call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Job:
+        """Return a job that calls any function; it and its arguments are pickled."""
+        return self._submit(Call(name, function, arguments))
+
+    def _submit(
+        self,
+        request: Request | Call,
+        on_start: Callable[[], None] | None = None,
+        on_improvement: OnImprovement | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Job:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            request = Request(instance, config, warm_start)
             job = Job(self._submitted, request, self, on_start, on_improvement, on_progress)
             self._submitted += 1
             self._waiting.append(job)
@@ -213,7 +238,7 @@ class Pool:
             if not self._closed:
                 self._assign()
         if job is not None:
-            reason = f"{job.request.instance.name}: {_end_of(worker.process)}"
+            reason = f"{job.request.name}: {_end_of(worker.process)}"
             job.future.set_exception(CancelledError() if self._closed else WorkerError(reason))
 
     def _take(self, worker: _Worker, message: Message) -> None:
@@ -231,7 +256,7 @@ class Pool:
             job.begun = True
             _call(job, "on_start")
         elif isinstance(message, Improved):
-            if job.on_improvement is not None:
+            if job.on_improvement is not None and isinstance(job.request, Request):
                 _call(job, "on_improvement", message.improvement, Solution(job.request.instance, message.routes))
         elif isinstance(message, float):
             _call(job, "on_progress", message)
@@ -239,7 +264,7 @@ class Pool:
             with self._lock:
                 worker.job = None
                 self._assign()
-            assert message is None or isinstance(message, Exception | Solved)
+            assert message is None or isinstance(message, Exception | Solved | Returned)
             _set_outcome(job, message)
 
 
@@ -256,14 +281,18 @@ def _cancel(job: Job) -> None:
         job.future.set_exception(CancelledError())
 
 
-def _set_outcome(job: Job, outcome: Solved | Exception | None) -> None:
+def _set_outcome(job: Job, outcome: Solved | Returned | Exception | None) -> None:
     """Give the future its result or error; the error of a function of the caller's has the result."""
-    result = outcome.result(job.request.instance) if isinstance(outcome, Solved) else None
+    result = None
+    if isinstance(outcome, Solved) and isinstance(job.request, Request):
+        result = outcome.result(job.request.instance)
     if job.fault is not None:
         job.fault.result = result
         job.future.set_exception(job.fault)
     elif result is not None:
         job.future.set_result(result)
+    elif isinstance(outcome, Returned):
+        job.future.set_result(outcome.value)
     else:
         job.future.set_exception(outcome if isinstance(outcome, Exception) else CancelledError())
 
@@ -280,8 +309,10 @@ def _call(job: Job, name: str, *arguments: Any) -> None:
         job.stop()
 
 
-def _not_to_be_sent(request: Request, error: Exception) -> ElgoError:
+def _not_to_be_sent(request: Request | Call, error: Exception) -> ElgoError:
     """Return the error of a request that cannot be pickled; it names the field of the config."""
+    if isinstance(request, Call):
+        return ElgoError(f"{request.name} cannot be sent to another process: {error}")
     for item in fields(request.config):
         value = getattr(request.config, item.name)
         try:

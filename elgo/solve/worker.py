@@ -11,6 +11,7 @@ import os
 import pickle
 import signal
 import traceback
+from collections.abc import Callable
 from dataclasses import fields
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -42,6 +43,19 @@ class Request(NamedTuple):
     instance: Instance
     config: SolveConfig
     warm_start: Solution | None = None
+
+    @property
+    def name(self) -> str:
+        """What the request is called in messages."""
+        return self.instance.name
+
+
+class Call(NamedTuple):
+    """A call of any function that can be pickled; what it returns must be so, too."""
+
+    name: str  # in messages
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
 
 
 class Task(NamedTuple):
@@ -76,7 +90,13 @@ class Solved(NamedTuple):
         return Result(Solution(instance, self.routes), **self.others)
 
 
-Outcome = Solved | Exception | None  # None: stopped before there was a solution
+class Returned(NamedTuple):
+    """What the function of a call has returned."""
+
+    value: Any
+
+
+Outcome = Solved | Returned | Exception | None  # None: stopped before there was a solution
 Message = str | float | Improved | Logged | Outcome
 
 
@@ -177,34 +197,39 @@ def _solve(task: Task, interrupter: _Interrupter, outbox: SimpleQueue[Message]) 
     outcome: Outcome = None
     try:
         try:
-            instance, config, warm_start = _load(task.request)
+            request = _load(task.request)
             interrupter.begin(task.number)
-            result = solver.solve(
-                instance, config, warm_start=warm_start, on_improvement=improved, on_progress=advanced
-            )
-            outcome = _without_instance(result)
+            if isinstance(request, Call):
+                outcome = Returned(request.function(*request.arguments))
+            else:
+                instance, config, warm_start = request
+                result = solver.solve(
+                    instance, config, warm_start=warm_start, on_improvement=improved, on_progress=advanced
+                )
+                outcome = without_instance(result)
         except Exception as error:
-            outcome = _sendable(error)
+            outcome = sendable(error)
         interrupter.end()
     except KeyboardInterrupt:  # before there was a solution, or after the end of the search
         pass
     return outcome
 
 
-def _load(request: bytes) -> Request:
+def _load(request: bytes) -> Request | Call:
     try:
-        loaded: Request = pickle.loads(request)
+        loaded: Request | Call = pickle.loads(request)
     except Exception as error:  # of a function that this process does not find, or of a model
         raise ElgoError(f"the job cannot be read by another process: {describe_bug(error)}") from error
     return loaded
 
 
-def _without_instance(result: Result) -> Solved:
+def without_instance(result: Result) -> Solved:
+    """Return the result as it is sent to a process that has the instance."""
     others = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "solution"}
     return Solved(result.solution.routes, others)
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
     """Return errors of the caller (wrong input, CallbackError) as they are, others as a WorkerError in one line."""
     if isinstance(error, ValueError | OSError | CallbackError):
         try:

@@ -1,31 +1,28 @@
-"""Labelled instances on disk: append-only stores, the file of the XML100 set, and the command that fills a store.
-
-`python -m elgo.train.labels make STORE ...`
-"""
+"""Labelled instances on disk: append-only stores, what fills them, and the file of the XML100 set."""
 
 import itertools
 import json
 import math
 import signal
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from elgo.bulk.engine import Engine, run
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, atomic_write
 from elgo.problem.generate import GENERATOR_VERSION
 from elgo.problem.task import Task
-from elgo.train.labelling import Labelled, LabelStream, label, parse_sizes
+from elgo.train.labelling import Labelled, LabelStream, label
 
 FLUSH_SECONDS = 60.0  # between writes; kill -9 loses what was labelled since the last one
 SHARD_LABELS = 256
+BATCH = 8  # labels that a worker makes at once
 
 
 class LabelStore:
@@ -128,19 +125,24 @@ def _signals_as_flag() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _ignore_signals() -> None:
-    """Leave it to the parent when a worker stops."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _in_order(stream: LabelStream, start: int, workers: int) -> Generator[Labelled, None, None]:
-    """Yield the labels start, start + 1, ... in order, made by `workers` processes, or by this one if that is 1."""
-    if workers == 1:
+def _in_order(stream: LabelStream, start: int, engine: Engine | None) -> Generator[Labelled, None, None]:
+    """Yield the labels start, start + 1, ... in order, made by the workers of an engine, or else by this process."""
+    if engine is None:
         yield from map(stream.labelled, itertools.count(start))
-    with ProcessPoolExecutor(workers, get_context("spawn"), _ignore_signals) as pool:
-        for first in itertools.count(start, 32 * workers):
-            yield from pool.map(stream.labelled, range(first, first + 32 * workers))
+        return
+    batches = (range(first, first + BATCH) for first in itertools.count(start, BATCH))
+    early: dict[int, Labelled] = {}
+    for numbers, labels in run(engine, partial(_label_all, stream), batches):
+        if isinstance(labels, Exception):
+            raise labels
+        early |= zip(numbers, labels, strict=True)
+        while start in early:
+            yield early.pop(start)
+            start += 1
+
+
+def _label_all(stream: LabelStream, numbers: Sequence[int]) -> list[Labelled]:
+    return [stream.labelled(number) for number in numbers]
 
 
 def claim(store: LabelStore, stream: LabelStream) -> None:
@@ -168,10 +170,12 @@ def make_labels(
     stream: LabelStream,
     count: float = math.inf,
     minutes: float = math.inf,
-    workers: int = 1,
+    engine: Engine | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> int:
     """Fill the store with the stream up to `count` labels or for some minutes; return how many it holds now.
+
+    Labels are made by the workers of an engine, or else by this process.
 
     It continues where the store ends. SIGTERM and SIGINT stop it after the current label and lose nothing; kill -9
     loses at most the last minute. SIGSTOP and SIGCONT pause it, since limits for CVRP are CPU time.
@@ -181,7 +185,7 @@ def make_labels(
     held = first = len(store)
     fresh: list[Labelled] = []
     with _signals_as_flag() as stop:
-        source = _in_order(stream, held, workers)
+        source = _in_order(stream, held, engine)
         while not stop and held + len(fresh) < count and time.monotonic() - started <= 60 * minutes:
             fresh.append(next(source))
             if len(fresh) >= SHARD_LABELS or time.monotonic() - flushed > FLUSH_SECONDS:
@@ -195,38 +199,3 @@ def make_labels(
         source.close()
     report(f"{store.folder.name}: {held} labels, {'stopped' if stop else 'done'}")
     return held
-
-
-def _main() -> None:
-    import typer
-
-    app = typer.Typer(add_completion=False)
-    app.callback(help="Near-optimal solutions to imitate, kept in stores on disk.")(lambda: None)
-
-    def line(text: str) -> None:
-        print(time.strftime("%H:%M:%S"), text, flush=True)
-
-    @app.command()
-    def make(
-        store: Path,
-        problem: str = typer.Option(..., help="tsp or cvrp"),
-        sizes: str = typer.Option("50-1000,100-500", help="N: 100,200 or ranges, log-uniform within"),
-        distribution: str = typer.Option("mixed", help="see elgo.problem.generate"),
-        count: int = typer.Option(sys.maxsize, show_default=False, help="stop when the store holds this many"),
-        minutes: float = typer.Option(math.inf, show_default=False, help="stop after this long"),
-        seed: int = typer.Option(0),
-        workers: int = typer.Option(1, min=1),
-    ) -> None:
-        """Fill STORE with labelled instances; continues where it ends, until the limits or SIGTERM."""
-        stream = LabelStream(problem, parse_sizes(sizes), distribution, seed)
-        make_labels(LabelStore(store), stream, count, minutes, workers, line)
-
-    try:
-        app()
-    except (ValueError, ImportError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
-
-
-if __name__ == "__main__":
-    _main()

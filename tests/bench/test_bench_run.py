@@ -16,6 +16,7 @@ from elgo.bench.command import Forecast, bench, make_batches
 from elgo.bench.methods import Method, Options, parse_methods
 from elgo.bench.run import BenchFolder, describe, read_config, read_records
 from elgo.bench.sets import BenchSet, Entry, Selection, load_set
+from elgo.bulk.engines import open_engine
 from elgo.problem.files import write_instance
 
 ROOT = Path(__file__).parents[2]
@@ -202,3 +203,16 @@ def test_forecast() -> None:
     assert forecast.remaining() == pytest.approx(8 + 8)
     assert forecast.fraction() == pytest.approx(5 / 21)
     assert forecast.line() == "2/6, about 16 s left"
+
+
+def test_workers_make_the_same_records(tmp_path: Path) -> None:
+    small.tsplib(tmp_path / "set")
+    given = load_set(str(tmp_path / "set")), parse_methods(METHODS), Options()
+    bench(*given, tmp_path / "alone")
+    with open_engine("local", 2) as engine:
+        bench(*given, tmp_path / "together", engine=engine)
+    alone, together = (
+        {record.key: record.solution for record in read_records(tmp_path / name)} for name in ("alone", "together")
+    )
+    assert len(alone) == 6
+    assert together == alone

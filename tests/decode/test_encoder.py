@@ -11,7 +11,7 @@ from threadpoolctl import ThreadpoolController
 from elgo.decode.blas import one_blas_thread
 from elgo.decode.compiled import as_arrays, as_weights
 from elgo.decode.decoder import DecodeConfig, decode
-from elgo.decode.encoder import ROWS, encode
+from elgo.decode.encoder import ROWS, encode, encode_batch
 from elgo.decode.tables import global_tables, local_tables
 from elgo.model.checkpoint import Weights, load_model, load_weights
 from elgo.model.config import PolicyConfig
@@ -47,6 +47,30 @@ def test_the_encoding_is_torchs(problem: str, changes: dict) -> None:
     rng = np.random.default_rng(0)
     for n in (3, 8, 50, 300):
         assert_same_encoding(policy, weights_of(policy), random_task(rng, problem, n))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_batch_is_encoded_as_its_tasks_are(problem: str) -> None:
+    weights = weights_of(random_policy(small_config(problem, layers=2), seed=3))
+    rng = np.random.default_rng(0)
+    for n in (3, 21, 101):
+        tasks = [random_task(rng, problem, n) for _ in range(5)]
+        for task, encoding in zip(tasks, encode_batch(weights, tasks), strict=True):
+            for ours, alone in zip(encoding, encode(weights, task), strict=True):
+                assert (ours is None) == (alone is None)
+                if ours is not None and alone is not None:
+                    np.testing.assert_allclose(ours, alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_tours_of_many_tasks_are_those_of_each_alone(problem: str) -> None:
+    policy, rng = random_policy(small_config(problem)), np.random.default_rng(0)
+    tasks = [random_task(rng, problem, n) for n in [20] * 30 + [31] * 40]
+    starts = [np.arange(1, 2 + i % 3) for i in range(len(tasks))]
+    config = DecodeConfig(path="compiled", threads=2)
+    together = decode(policy, tasks, starts, config)
+    for task, nodes, found in zip(tasks, starts, together, strict=True):
+        np.testing.assert_array_equal(found.actions, decode(policy, [task], [nodes], config)[0].actions)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

@@ -1,5 +1,6 @@
 """The pool: results and improvements as from `solve`, a stop per job, and faults that cost one job each."""
 
+import math
 import os
 import signal
 import subprocess
@@ -123,6 +124,14 @@ def test_many_stops_at_any_moment(pool: Pool) -> None:
         with suppress(CancelledError):  # before there was a solution
             assert job.future.result(SECONDS).solution.feasible
     assert len(pool._workers) == 1
+
+
+def test_any_function_can_be_called(pool: Pool) -> None:
+    assert pool.call("a sum", math.fsum, [1, 2]).future.result(SECONDS) == 3
+    with pytest.raises(ValueError, match=r"math domain|nonnegative"):
+        pool.call("a root", math.sqrt, -1).future.result(SECONDS)
+    with pytest.raises(WorkerError, match="an end: its process ended with code 3"):
+        pool.call("an end", os._exit, 3).future.result(SECONDS)
 
 
 def test_an_error_is_that_of_its_job_alone(pool: Pool) -> None:

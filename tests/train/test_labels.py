@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tiny import SQUARE, assert_same_label, set_x_sample, trivial_label
 
+from elgo.bulk.engines import open_engine
 from elgo.problem.generate import GENERATOR_VERSION
 from elgo.train.labelling import LabelStream
 from elgo.train.labels import LabelStore, make_labels, read_xml100
@@ -127,13 +128,14 @@ def test_shared_labels_of_version_one_are_readable(data: Path) -> None:
 def test_two_workers_keep_the_order(tmp_path: Path) -> None:
     pytest.importorskip("fast_tsp")
     stream, store = LabelStream("tsp", ((5, 9),), seed=1), LabelStore(tmp_path)
-    assert make_labels(store, stream, count=12, workers=2, report=lambda line: None) == 12
+    with open_engine("local", 2) as engine:
+        assert make_labels(store, stream, count=12, engine=engine, report=lambda line: None) == 12
     for i, found in enumerate(store.load()):
         assert np.array_equal(found.sample.coords, stream.sample(i).coords)
 
 
 def make_command(store: Path, sizes: str) -> list[str]:
-    return [sys.executable, "-m", "elgo.train.labels", "make", str(store), "--problem", "tsp", "--sizes", sizes]
+    return [sys.executable, "-m", "elgo", "labels", "make", str(store), "--problem", "tsp", "--sizes", sizes]
 
 
 def test_sigterm_loses_nothing(tmp_path: Path) -> None:
@@ -152,4 +154,4 @@ def test_sigterm_loses_nothing(tmp_path: Path) -> None:
 def test_command_line_error_is_one_line(tmp_path: Path) -> None:
     ended = subprocess.run(make_command(tmp_path / "s", "x"), capture_output=True, text=True)
     assert ended.returncode == 2
-    assert ended.stderr == "sizes is 'x'; write 100,200 or 50-1000\n"
+    assert ended.stderr == "elgo: sizes is 'x'; write 100,200 or 50-1000\n"

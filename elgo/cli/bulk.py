@@ -39,6 +39,9 @@ AddressOption = Annotated[
     ),
 ]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Workers, one thread each.", show_default="all cores")]
+WorkerMemory = Annotated[
+    float, typer.Option(min=0.1, metavar="GB", help="Most memory for the network's solutions, of each worker.")
+]
 
 
 def bulk(
@@ -71,9 +74,7 @@ def bulk(
     seed: Seed = 0,
     vehicles: Vehicles = None,
     capacity: Capacity = None,
-    memory: Annotated[
-        float, typer.Option(min=0.1, metavar="GB", help="Most memory for the network's solutions, of each worker.")
-    ] = 1.0,
+    memory: WorkerMemory = 1.0,
     device: DeviceOption = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the last line and errors.")] = False,
 ) -> None:
@@ -93,9 +94,12 @@ def bulk(
     sources = open_inputs(inputs, capacity)
     if not out.is_dir():
         check_file("--out", out, {Path(source.name).resolve() for source in sources})
-    with Output(out, describe_settings(config)) as output, open_engine(engine.value, jobs, address) as workers:
-        with bulk_progress(quiet) as show:
-            progress = solve_inputs(sources, output, config, engine=workers, batch=batch, on_progress=show)
+    with (
+        Output(out, describe_settings(config)) as output,
+        open_engine(engine.value, jobs, address) as workers,
+        bulk_progress(quiet) as show,
+    ):
+        progress = solve_inputs(sources, output, config, engine=workers, batch=batch, on_progress=show)
     done, seconds = progress.done, progress.seconds
     print(f"{out}: {done} new rows in {seconds:.1f} s ({done / seconds:.1f}/s), {progress.failed} failed")
     if progress.failed:

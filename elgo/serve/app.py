@@ -103,7 +103,7 @@ def create_app(
     jobs, closing = Jobs(runner), closing or Event()
     _add_solving(app, jobs, runner, intake, closing)
     _add_reading(app, jobs, runner, closing)
-    _add_others(app, runner, responses)
+    _add_others(app, runner, responses, token is not None)
     _add_pages(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -184,13 +184,14 @@ def _add_reading(app: FastAPI, jobs: Jobs, runner: Runner, closing: Event) -> No
         return trace_construction(jobs.asked(number).problem.instance, options.model or options.start or "elg", start)
 
 
-def _add_others(app: FastAPI, runner: Runner, responses: Counter[int]) -> None:
+def _add_others(app: FastAPI, runner: Runner, responses: Counter[int], token: bool) -> None:
     """Add the endpoints that watch the service."""
 
     @app.get("/health")
     def health() -> HealthView:
         """Return that the service answers; needs no token."""
-        return HealthView(version=__version__, workers=runner.workers, waiting=runner.store.waiting()[0])
+        waiting, _ = runner.store.waiting()
+        return HealthView(version=__version__, workers=runner.workers, waiting=waiting, token=token)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:

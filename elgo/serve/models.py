@@ -206,3 +206,4 @@ class HealthView(BaseModel):
     version: str
     workers: int
     waiting: int
+    token: bool  # everything else wants one

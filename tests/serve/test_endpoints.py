@@ -242,7 +242,7 @@ def test_generated_instances_can_be_solved(client: httpx.Client, problem: str) -
 
 def test_health_and_metrics(client: httpx.Client) -> None:
     ended(client, submit(client, tsp()))
-    assert client.get("/health").json().keys() == {"status", "version", "workers", "waiting"}
+    assert client.get("/health").json().keys() == {"status", "version", "workers", "waiting", "token"}
     lines = client.get("/metrics").text.splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert float(values['elgo_jobs_total{state="finished"}']) >= 1

@@ -333,5 +333,6 @@ def test_a_service_with_a_token(chromium: Page, tmp_path: Path) -> None:
         chromium.look()
         chromium.open(server.url.replace("http://", "http://user:secret@"))
         chromium.wait("#health", "worker")
+        assert "Bearer $ELGO_TOKEN" in str(chromium.run("return document.querySelector('#curl').textContent"))
         solve_generated(chromium)
         assert chromium.errors() == []

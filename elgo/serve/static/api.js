@@ -1,7 +1,5 @@
 // Requests to the service. Errors carry the service's own line.
 
-const TOKEN = "elgo-token";
-
 export class ServiceError extends Error {
   constructor(status, line) {
     super(line);
@@ -9,16 +7,11 @@ export class ServiceError extends Error {
   }
 }
 
-export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
-export const setToken = (token) => sessionStorage.setItem(TOKEN, token);
-
 // Returns the response of a request, or throws a ServiceError.
 export async function request(path, options = {}) {
-  const headers = new Headers(options.headers);
-  if (hasToken()) headers.set("Authorization", `Bearer ${sessionStorage.getItem(TOKEN)}`);
   let response;
   try {
-    response = await fetch(new URL(path, location.origin), { ...options, headers });
+    response = await fetch(new URL(path, location.origin), options); // the browser asks for a token and sends it
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ServiceError(0, "the service does not answer");
@@ -39,7 +32,7 @@ export async function postJSON(path, body) {
   return (await request(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
 }
 
-// Yields the events of a job as {type, data}. Read with fetch, since an EventSource cannot send a token.
+// Yields the events of a job as {type, data}. Read with fetch, whose errors have the service's line.
 export async function* events(id, signal) {
   const response = await request(`/jobs/${id}/events`, { signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -57,7 +50,7 @@ export async function* events(id, signal) {
   }
 }
 
-// Saves a file of the service under the name that it gives. A plain link could not send the token.
+// Saves a file of the service under the name that it gives; errors are shown on the page.
 export async function download(path) {
   const response = await request(path);
   const url = URL.createObjectURL(await response.blob());

@@ -1,6 +1,6 @@
 // The page: a form, the runs that the address names (#job=ID, or two as #job=ID&with=ID), and the list of jobs.
 
-import { getJSON, setToken } from "./api.js";
+import { getJSON } from "./api.js";
 import { CostChart } from "./chart.js";
 import { commands } from "./curl.js";
 import { byId, copy, element } from "./dom.js";
@@ -16,12 +16,12 @@ let runs = [];
 let views = [];
 let dirty = false;
 let spoken = 0;
+let token = false; // the service wants one
 
 const chart = new CostChart(byId("chart"), byId("chart-text"));
 const form = new ProblemForm({ onPreview: preview, onChange: showCommands, report });
 
 function report(error) {
-  if (error.status === 401) byId("token-form").hidden = false;
   byId("error").textContent = error.message;
   byId("error").hidden = false;
 }
@@ -103,7 +103,7 @@ function announce() {
 }
 
 function showCommands() {
-  byId("curl").textContent = commands(form, runs);
+  byId("curl").textContent = commands(form, runs, token);
 }
 
 async function start(methods) {
@@ -153,7 +153,9 @@ function jobRow(job) {
 }
 
 async function showHealth() {
-  const { version, workers } = await getJSON("/health");
+  const { version, workers, token: wanted } = await getJSON("/health");
+  token = wanted;
+  showCommands();
   byId("health").textContent = `${version}, ${workers} worker${workers === 1 ? "" : "s"}`;
 }
 
@@ -169,14 +171,6 @@ byId("problem").addEventListener("submit", (event) => {
 });
 byId("compare").addEventListener("click", () => start(["policy", "search"]));
 byId("copy-curl").addEventListener("click", ({ target }) => copy(byId("curl").textContent, target).catch(report));
-byId("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  setToken(byId("token").value);
-  byId("token-form").hidden = true;
-  clearError();
-  showRuns(named());
-  listJobs().catch(report);
-});
 addEventListener("hashchange", () => {
   clearError();
   showRuns(named());

@@ -1,12 +1,11 @@
 // The commands that do the same as the page.
 
-import { hasToken } from "./api.js";
 import { byId } from "./dom.js";
 
-// The commands for what the form holds, and for the jobs that are shown.
-export function commands(form, runs) {
+// The commands for what the form holds, and for the jobs that are shown, with a token if the service wants one.
+export function commands(form, runs, token) {
   const base = location.origin;
-  const curl = hasToken() ? 'curl -H "Authorization: Bearer $ELGO_TOKEN"' : "curl";
+  const curl = token ? 'curl -H "Authorization: Bearer $ELGO_TOKEN"' : "curl";
   const json = "-H 'Content-Type: application/json'";
   const options = JSON.stringify(form.options());
   const send = {

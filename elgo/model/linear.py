@@ -1,7 +1,6 @@
-"""Products of matrices that are fast on any CPU.
+"""Products of matrices by oneDNN, which comes with torch.
 
-Torch leaves them to MKL, which is half as fast as it could be on processors that are not Intel's. oneDNN, which comes
-with torch, is fast on all of them.
+Torch leaves them to MKL, which is half as fast on an AMD EPYC.
 """
 
 from typing import Any

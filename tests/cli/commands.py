@@ -1,7 +1,10 @@
 """Running the command in tests: in a process of its own, or in this one."""
 
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from click.testing import Result
@@ -18,6 +21,21 @@ CVRP = EXAMPLES / "mixed-n116-k13.vrp"
 def elgo_command(*args: object) -> subprocess.CompletedProcess[str]:
     """Run `elgo ARGS` in a process of its own."""
     return subprocess.run([sys.executable, "-m", "elgo", *map(str, args)], capture_output=True, text=True, cwd=ROOT)
+
+
+def interrupted(*args: object, when: Callable[[int], bool], after: float = 0.0) -> tuple[str, str]:
+    """Run `elgo ARGS`, press Ctrl-C so many seconds after `when(its process ID)`; return output and errors."""
+    words = [sys.executable, "-m", "elgo", *map(str, args)]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not when(process.pid):
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert errors.splitlines()[-1] == "elgo: interrupted"
+    return printed, errors
 
 
 def run(*args: object) -> Result:

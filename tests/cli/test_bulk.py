@@ -1,15 +1,12 @@
 """`elgo bulk`: rows, exit codes, and wrong options in one line."""
 
 import json
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import CVRP, ROOT, TSP, check_refused, run
+from commands import CVRP, TSP, check_refused, interrupted, run
 
 from elgo.bulk.many import BulkProgress
 from elgo.cli.bulk import format_progress
@@ -75,15 +72,8 @@ def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ctrl_c_keeps_the_rows(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    words = ["bulk", "random:tsp:20:10000", "--out", str(out), "--jobs", "1", "--time-limit", "0.05"]
-    process = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while not out.exists() or not out.read_bytes():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert errors.splitlines()[-1] == "elgo: interrupted"
+    words = ["bulk", "random:tsp:20:10000", "--out", out, "--jobs", 1, "--time-limit", 0.05]
+    interrupted(*words, when=lambda pid: out.exists() and out.stat().st_size > 0)
     assert len(rows_of(out)) > 0
 
 

@@ -4,9 +4,7 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import vrplib
-from commands import CVRP, EXAMPLES, ROOT, TSP, check_refused, elgo_command, run
+from commands import CVRP, EXAMPLES, TSP, check_refused, elgo_command, interrupted, run
 from samples import LATE
 
 from elgo import __version__
@@ -535,16 +533,11 @@ def loaded(pid: int, library: str) -> int:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path: Path) -> None:
-    words = ["solve", "examples", "--time-limit", "60", "--jobs", str(jobs)]
-    words += ["--solutions", str(tmp_path), "--json", str(tmp_path / "out.json")]
-    command = subprocess.Popen([sys.executable, "-m", "elgo", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    while loaded(command.pid, "llvmlite") < jobs + (jobs > 1):  # the parent looks whether something must be compiled
-        assert command.poll() is None
-        time.sleep(0.1)
-    command.send_signal(signal.SIGINT)
-    _, errors = command.communicate(timeout=30)
-    assert command.returncode == 130
-    assert errors.splitlines()[-1] == "elgo: interrupted"
+    words = ["solve", "examples", "--time-limit", 60, "--jobs", jobs, "--solutions", tmp_path]
+    processes = jobs + (jobs > 1)  # the parent looks whether something must be compiled
+    _, errors = interrupted(
+        *words, "--json", tmp_path / "out.json", when=lambda pid: loaded(pid, "llvmlite") >= processes
+    )
     assert "Traceback" not in errors
     entries = json.loads((tmp_path / "out.json").read_text())
     assert len(entries) == jobs  # the others were not begun
@@ -555,18 +548,9 @@ def test_ctrl_c_ends_the_command_soon_and_keeps_what_it_has(jobs: int, tmp_path:
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_ctrl_c_while_the_model_is_loading_or_decoding(seconds: float) -> None:
-    words = ["solve", str(TSP), "--start", "elg", "--starts", "120", "--symmetries", "8", "--time-limit", "60"]
-    command = subprocess.Popen(
-        [sys.executable, "-m", "elgo", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while not loaded(command.pid, "scipy.libs"):  # the BLAS of the decoder
-        assert command.poll() is None
-        time.sleep(0.1)
-    time.sleep(seconds)
-    command.send_signal(signal.SIGINT)
-    table, errors = command.communicate(timeout=30)
-    assert command.returncode == 130, errors
-    assert errors.splitlines()[-1] == "elgo: interrupted"
+    words = ["solve", TSP, "--start", "elg", "--starts", 120, "--symmetries", 8, "--time-limit", 60]
+    # scipy.libs has the BLAS of the decoder
+    table, _ = interrupted(*words, when=lambda pid: loaded(pid, "scipy.libs") > 0, after=seconds)
     assert "clusters-n120" in table
 
 
@@ -588,18 +572,8 @@ def test_a_large_problem_and_a_short_limit(large: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0, 2.0])
 def test_the_first_ctrl_c_works_in_a_large_problem(large: Path, seconds: float, tmp_path: Path) -> None:
-    words = ["solve", large, "--time-limit", "600", "--warm-start", large.with_suffix(".tour"), "--solutions", tmp_path]
-    command = subprocess.Popen(
-        [sys.executable, "-m", "elgo", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while not loaded(command.pid, "llvmlite"):
-        assert command.poll() is None
-        time.sleep(0.1)
-    time.sleep(seconds)
-    command.send_signal(signal.SIGINT)
-    table, errors = command.communicate(timeout=120)
-    assert command.returncode == 130, errors
-    assert errors.splitlines()[-1] == "elgo: interrupted"
+    words = ["solve", large, "--time-limit", 600, "--warm-start", large.with_suffix(".tour"), "--solutions", tmp_path]
+    table, _ = interrupted(*words, when=lambda pid: loaded(pid, "llvmlite") > 0, after=seconds)
     assert "large" in table
     assert (tmp_path / "large.tour").exists()
 

@@ -73,6 +73,10 @@ class Page:
         """Return the text of the first element that is shown, "" if there is none."""
         return next(iter(self.texts(selector)), "")
 
+    def link(self, selector: str) -> str:
+        """Return where the first element that is a link leads to, "" if there is none."""
+        return str(self.run("return document.querySelector(arguments[0])?.href ?? ''", selector))
+
     def click(self, selector: str) -> None:
         """Click the first element."""
         self.find(selector).click()

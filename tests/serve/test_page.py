@@ -241,6 +241,16 @@ def test_two_runs_side_by_side(page: Page) -> None:
     assert page.texts(".u-series .u-label")[-2:] == ["ELG alone", "Search"]
 
 
+def test_listing_the_jobs_again_keeps_the_focus(page: Page) -> None:
+    solve_generated(page)
+    wait_until(lambda: "cost" in page.text(".jobs li") and "running" not in page.text(".jobs li"))
+    page.run("document.querySelector('.jobs a').focus()")
+    listings = "return performance.getEntriesByType('resource').filter(e => e.name.includes('/jobs?')).length"
+    before = page.run(listings)
+    wait_until(lambda: page.run(listings) > before + 1)
+    assert page.run("return document.activeElement.matches('.jobs a')")
+
+
 def test_a_link_shows_a_job_again(page: Page, address: str) -> None:
     solve_generated(page)
     cost, link = page.text(".cost"), page.driver.current_url
@@ -248,8 +258,7 @@ def test_a_link_shows_a_job_again(page: Page, address: str) -> None:
     page.wait(".view .link", "Copied")
     page.open(link)
     page.wait(".cost", cost)
-    page.wait(".jobs [aria-current]")
-    assert page.find(".jobs [aria-current]").get_attribute("href") == link
+    wait_until(lambda: page.link(".jobs [aria-current]") == link)
 
 
 def test_errors_are_the_services_line(page: Page) -> None:

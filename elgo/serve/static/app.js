@@ -131,7 +131,13 @@ function named() {
 async function listJobs() {
   const jobs = await getJSON("/jobs?limit=20");
   byId("no-jobs").hidden = jobs.length > 0;
-  byId("jobs").replaceChildren(...jobs.map(jobRow));
+  const list = byId("jobs");
+  jobs.forEach((job, place) => {
+    const [row, old] = [jobRow(job), list.children[place]];
+    if (!old) list.append(row);
+    else if (!old.isEqualNode(row)) old.replaceWith(row); // a row that says the same stays, and keeps the focus
+  });
+  while (list.children.length > jobs.length) list.lastChild.remove();
 }
 
 function jobRow(job) {

@@ -25,7 +25,7 @@ from elgo.decode.tables import kernel_config
 from elgo.decode.tiles import LANES as TILE_LANES
 from elgo.model.config import PolicyConfig
 from elgo.model.ensemble import Policy
-from elgo.model.env import Batch, State, gather_nodes, make_batch
+from elgo.model.env import State, gather_nodes, make_batch
 from elgo.model.global_policy import Encoding, GlobalPolicy
 from elgo.model.protocols import PolicyLike
 from elgo.problem.task import Task
@@ -62,13 +62,6 @@ def warm_up() -> None:
 
 
 # --- torch -----------------------------------------------------------------------------------------------------------
-
-
-def log_prob(policy: PolicyLike, batch: Batch, actions: Tensor) -> Tensor:
-    """Return log p (B, M, T - 1) of each move of sequences (B, M, T), through which gradients flow."""
-    state = policy.env.along(batch, actions, torch.arange(1, actions.shape[2], device=actions.device))
-    log_p = policy.logits(policy.encode(batch), state).log_softmax(-1)  # (B, M * (T - 1), N)
-    return log_p.gather(2, actions[:, :, 1:].flatten(1)[:, :, None]).view(*actions.shape[:2], -1)
 
 
 def torch_sum(policy: PolicyLike, encoding: Any, moves: Moves) -> Tensor:

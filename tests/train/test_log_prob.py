@@ -11,8 +11,8 @@ from torch import Tensor
 
 from elgo.model.ensemble import Policy
 from elgo.model.env import Batch, make_batch
-from elgo.model.rollout import torch_threads
-from elgo.train.log_prob import Moves, compiled_sum, fits, log_prob, torch_sum, weighted_log_prob
+from elgo.model.rollout import log_prob, torch_threads
+from elgo.train.log_prob import Moves, compiled_sum, fits, torch_sum, weighted_log_prob
 from elgo.train.log_prob_kernels import BLOCK
 
 PROBLEMS = ["tsp", "cvrp"]

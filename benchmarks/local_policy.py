@@ -127,7 +127,7 @@ def main() -> None:
         tests = ", ".join(f"{signed_rank(x):.1g}" for x in changes)
         table.add_row(title, str(len(references)), *means, *(f"{x.mean():+.2f}" for x in changes), tests)
         Console(stderr=True).print(f"{title}: done")
-    Console().print(table)
+    Console(width=max(140, Console().width)).print(table)
     if options.json:
         values = {title: {name: x.tolist() for name, x in own.items()} for title, own in results.items()}
         options.json.write_text(json.dumps(values))

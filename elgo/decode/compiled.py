@@ -54,12 +54,10 @@ def as_weights(model: Model) -> Weights | None:
 def as_arrays(encoding: TorchEncoding) -> list[Encoding]:
     """Return an encoding in torch as arrays, one for each task."""
     keys, values = (x.transpose(1, 2).flatten(2) for x in (encoding.keys, encoding.values))
-
-    def array(x: Any, i: int) -> Any:
-        return None if x is None else x[i].detach().float().contiguous().numpy()
-
     tensors = (encoding.query_last, encoding.query_first, keys, values, encoding.readout, encoding.offset)
-    return [Encoding(*(array(x, i) for x in tensors)) for i in range(len(keys))]
+    none = [None] * len(keys)
+    arrays: list[Any] = [none if x is None else x.detach().float().contiguous().numpy() for x in tensors]
+    return [Encoding(*own) for own in zip(*arrays, strict=True)]
 
 
 def table_bytes(config: PolicyConfig, n: int) -> float:

@@ -48,7 +48,7 @@ def global_tables(weights: Weights, encoding: Encoding, with_table: bool) -> Glo
     heads, n = weights.config.heads, len(encoding.keys)
     d = weights.config.width // heads
     scale = np.float32(1 / math.sqrt(d))
-    head, padding = part_heads(heads, d), -n % LANES
+    head = part_heads(heads, d)
     first = np.zeros((0, heads * d), np.float32) if encoding.query_first is None else encoding.query_first * scale
     last = (encoding.query_last * scale).reshape(n, heads, d)
     keys = np.ascontiguousarray(_split_heads(encoding.keys, heads).swapaxes(1, 2))  # (H, d, N)
@@ -57,19 +57,26 @@ def global_tables(weights: Weights, encoding: Encoding, with_table: bool) -> Glo
         load = (weights.tensors["global_.query_load.weight"][:, 0] * scale).reshape(heads, d)
     slope = (load[:, None] @ keys)[:, 0]
     slope -= slope.max(1, keepdims=True)  # a factor common to all nodes, which keeps exp() in range
-    of_parts = np.pad(slope[head], ((0, 0), (0, padding))).reshape(-1, PARTS, n + padding)
+    of_parts = _pad_nodes(slope[head]).reshape(-1, PARTS, n + -n % LANES)
     return GlobalTables(
         last=_last_table(last, keys, head) if with_table else np.zeros((0, 0, 0, 0), np.float32),
         query_first=first.reshape(-1, heads, d),
         query_last=last,
         query_load=load,
-        keys=np.pad(keys, ((0, 0), (0, 0), (0, padding))),
+        keys=_pad_nodes(keys),
         values=_in_parts(_split_heads(encoding.values, heads)),
         slope=np.ascontiguousarray(of_parts.swapaxes(1, 2)),
         readout=_in_parts(_split_heads(encoding.readout, heads)),
-        offset=np.pad(encoding.offset, (0, padding)),
+        offset=_pad_nodes(encoding.offset),
         head=head,
     )
+
+
+def _pad_nodes(x: Floats) -> Floats:
+    """Return x with the last axis padded with zeros to a multiple of LANES; np.pad is slow on small arrays."""
+    out = np.zeros((*x.shape[:-1], x.shape[-1] + -x.shape[-1] % LANES), np.float32)
+    out[..., : x.shape[-1]] = x
+    return out
 
 
 def _split_heads(x: Floats, heads: int) -> Floats:

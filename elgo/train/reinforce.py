@@ -153,11 +153,13 @@ def _choose(nodes: NDArray[np.int64], count: int, rng: np.random.Generator) -> N
 
 def _stacked(rollouts: Sequence[Rollouts]) -> Rolled:
     """Return actions and confidence (B, M, T) of rollouts that may differ in length; the policy is sure to stay."""
-    longest = max(own.actions.shape[1] for own in rollouts)
-    pads = [((0, 0), (0, longest - own.actions.shape[1])) for own in rollouts]
-    actions = [np.pad(own.actions, pad, mode="edge") for own, pad in zip(rollouts, pads, strict=True)]
-    confidence = [np.pad(own.confidence, pad, constant_values=1) for own, pad in zip(rollouts, pads, strict=True)]
-    return Rolled(torch.from_numpy(np.stack(actions)).long(), torch.from_numpy(np.stack(confidence)))
+    shape = len(rollouts), len(rollouts[0].actions), max(own.actions.shape[1] for own in rollouts)
+    actions, confidence = np.empty(shape, np.int64), np.ones(shape, np.float32)
+    for i, own in enumerate(rollouts):
+        length = own.actions.shape[1]
+        actions[i, :, :length], confidence[i, :, :length] = own
+        actions[i, :, length:] = own.actions[:, -1:]
+    return Rolled(torch.from_numpy(actions), torch.from_numpy(confidence))
 
 
 def sampled_parts(

@@ -25,7 +25,7 @@ class Rolled(NamedTuple):
 
 
 class _TorchThreads:
-    """What torch had before the first of the blocks of `torch_threads` that overlap on several threads."""
+    """How many blocks of `torch_threads` overlap on several threads, and how many threads there were before them."""
 
     lock, users, before = Lock(), 0, 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elgo.problem.errors import ElgoError
 from elgo.train.config import Config
-from elgo.train.run import RunFolder, RunState, fits, read_stored_config
+from elgo.train.run import RunFolder, RunState, must_fit, read_stored_config
 
 
 def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Config:
@@ -29,7 +29,7 @@ def branch(run: Path, folder: Path, steps: int = 0, minutes: float = 0.0) -> Con
         if (run / "labels").exists():  # made on the fly, and as good for the branch
             unfinished = shutil.ignore_patterns(".*.part")  # which the run may be writing now
             shutil.copytree(run / "labels", folder / "labels", ignore=unfinished, dirs_exist_ok=True)
-        with fits(run / "checkpoint.pt"):
+        with must_fit(run / "checkpoint.pt"):
             state = RunState(**saved["state"])
         branch_point = {f"branch_{name}": getattr(state, name) for name in ("step", "seconds", "cpu_seconds")}
         new = replace(state, **branch_point, best=math.inf, validated=state.seconds, row={})

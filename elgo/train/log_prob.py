@@ -101,7 +101,7 @@ class _Job(NamedTuple):
 
 
 def compiled_sum(policy: Policy, encoding: Encoding, moves: Moves) -> Tensor:
-    """Return the same from compiled kernels."""
+    """Return the sum of weight * log p over the moves from compiled kernels, which know its gradient."""
     tables = [x.transpose(1, 2).flatten(2) for x in (encoding.keys, encoding.values)]
     with torch.set_grad_enabled(torch.is_grad_enabled() and policy.config.local_policy):
         local = local_tensors(policy)
@@ -172,7 +172,7 @@ class _WeightedLogProb(Function):
             mine, own = (_of_task(x, i, job.rows) for x in (tables, grads))
             return task_gradient(mine, local, job.states, job.other, job.context, own)
 
-        totals, parts = zip(*_spread(run, len(jobs)), strict=True)
+        totals, parts = zip(*_on_threads(run, len(jobs)), strict=True)
         ctx.grads = [torch.from_numpy(x) for x in grads]
         used = jobs[0].context.config.use_local
         ctx.grads += [torch.from_numpy(np.sum(x, axis=0)) if used else None for x in zip(*parts, strict=True)]
@@ -189,7 +189,7 @@ def _of_task(tables: Tables, i: int, rows: slice) -> Tables:
     return Tables(*(x[rows] if name == "query_other" else x[i] for name, x in tables._asdict().items()))
 
 
-def _spread(job: Callable[[int], Any], count: int) -> list[Any]:
+def _on_threads(job: Callable[[int], Any], count: int) -> list[Any]:
     """Return what job(0) to job(count - 1) return, on as many threads as torch has; BLAS starts none of its own."""
     with one_blas_thread():
         if torch.get_num_threads() == 1:

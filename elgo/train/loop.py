@@ -32,7 +32,7 @@ from elgo.train.labelling import Labelled, require
 from elgo.train.optimiser import make_optimiser
 from elgo.train.processes import Processes, keep_freed_memory
 from elgo.train.reinforce import Reinforce
-from elgo.train.run import RunFolder, RunLog, RunState, fits
+from elgo.train.run import RunFolder, RunLog, RunState, must_fit
 from elgo.train.validate import ValidationGaps, instance_gaps, require_solvers, validation_set
 
 Row = dict[str, float]
@@ -59,7 +59,7 @@ class Trainer:
         made = initial_policy(config.policy, init, global_policy) if init else Policy(config.policy, global_policy)
         self._adopt(made, joint=config.train.global_steps == 0 and config.policy.local_policy)
         if saved is not None:
-            with fits(folder.checkpoint):
+            with must_fit(folder.checkpoint):
                 self._restore(saved)
 
     def _adopt(self, policy: Policy, joint: bool) -> None:

@@ -124,9 +124,9 @@ def sample_rollouts(
 ) -> SampledRollouts:
     """Return sampled rollouts of the tasks, which are also given as a batch on the policy's device.
 
-    Each task has its own generator, so that its rollouts from the compiled path do not depend on which other tasks are
-    in this process; it takes an encoding that was made before. On a device the first one seeds the noise for all of
-    them.
+    - `rngs`: one for each task, so that its rollouts from compiled kernels do not depend on which other tasks are in
+      this process; on a device the first one seeds the noise for all of them
+    - `encoding`: of the batch, if it was made before; compiled kernels take it
     """
     starts = [_choose(all_starts(task), options.starts, rng) for task, rng in zip(tasks, rngs, strict=True)]
     threshold = options.confidence_threshold

@@ -107,7 +107,7 @@ class RunLog:
 
 
 @contextmanager
-def fits(checkpoint: Path) -> Iterator[None]:
+def must_fit(checkpoint: Path) -> Iterator[None]:
     """Turn errors that the content of a checkpoint leads to within the block into an ElgoError."""
     try:
         yield

@@ -16,6 +16,10 @@ each solution. The solution is a trivial one here: the work is the same. It is t
 torch, as on a GPU, and Adam as in (a), and (d) as it is on a CPU, in parts: the encoder and the log-probabilities,
 forward and backward, and all else of the step.
 
+Steps of the optimisers alone, for all parameters of that network, are timed beside them: AdamW, our Muon with its AdamW
+for small parameters, and torch.optim.Muon, which takes large matrices alone. benchmarks/operations.py counts what a GPU
+would be given.
+
 Each runs in a process of its own, so that peak memory is its own, and takes the best of --repeat steps (imitation: of
 ten times as many, for each part) after a first one that is not counted; all four in turn, --rounds times. Seconds are
 CPU time per thread: what the clock shows when nothing else is running.
@@ -51,6 +55,7 @@ from elgo.train.config import ReinforceConfig
 from elgo.train.imitate import imitation_moves, make_imitation_batch
 from elgo.train.labelling import Labelled, label
 from elgo.train.log_prob import compiled_sum, torch_sum
+from elgo.train.optimiser import Muon
 from elgo.train.processes import keep_freed_memory
 from elgo.train.reinforce import advantages, reinforce_loss, sampled_parts
 
@@ -99,6 +104,7 @@ class Row:
     ours: Timed
     imitation: Timed
     imitation_in_torch: Timed
+    optimisers: dict[str, float]  # milliseconds of a step
 
     @property
     def ratio(self) -> float:
@@ -242,6 +248,21 @@ def time_imitation(case: Case, plain: bool) -> Timed:
     return replace(timed, seconds=sum(fewest), parts=tuple(fewest))
 
 
+def time_optimisers(case: Case) -> dict[str, float]:
+    """Return the milliseconds of the best step of each optimiser."""
+    torch.set_num_threads(case.threads)
+    keep_freed_memory()
+    parameters = list(make_policy(case.problem).parameters())
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    muon = Muon(parameters, lr=1e-3, adamw_lr=1e-3, weight_decay=0.0)
+    steps = {"AdamW": torch.optim.AdamW(parameters, lr=1e-3, fused=True).step, "Muon": muon.step}
+    if muon.matrices and hasattr(torch.optim, "Muon"):
+        steps["torch.optim.Muon"] = torch.optim.Muon(muon.matrices, lr=1e-3).step
+    seconds = {name: min(cpu_seconds(step) for _ in range(10 * case.repeat)) for name, step in steps.items()}
+    return {name: 1e3 * best / case.threads for name, best in seconds.items()}
+
+
 # --- the run ---------------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +280,8 @@ def measure(case: Case, rounds: int) -> Row:
             found = in_child(*run)
             timed[name].append(found)
             say(f"{case.problem}: {name} {found.pace:.2f} instances/s, {found.memory / 1e6:.0f} MB")
-    return Row(case.problem, *(max(found, key=lambda one: one.pace) for found in timed.values()))
+    optimisers = in_child(time_optimisers, case)
+    return Row(case.problem, *(max(found, key=lambda one: one.pace) for found in timed.values()), optimisers)
 
 
 def show(rows: Sequence[Row], case: Case) -> None:
@@ -275,6 +297,10 @@ def show(rows: Sequence[Row], case: Case) -> None:
     for row in rows:
         for name, timed in (("(c)", row.imitation_in_torch), ("(d)", row.imitation)):
             table.add_row(row.problem, name, f"{timed.pace:.1f}", *(f"{ms:.2f}" for ms in timed.parts_ms))
+    console.print(table)
+    table = new_table(*(f"{name} ms" for name in rows[0].optimisers))
+    for row in rows:
+        table.add_row(row.problem, *(f"{ms:.1f}" for ms in row.optimisers.values()))
     console.print(table)
     console.print(
         f"REINFORCE: (a) official step, (b) ours: N={case.size}, {case.batch} instances x N rollouts per step.\n"

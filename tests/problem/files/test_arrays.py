@@ -157,7 +157,7 @@ def test_a_wrong_pickle(tmp_path: Path, value: Any, complaint: str) -> None:
             r"mine.npz: instance 0: DEMAND has shape \(5,\), expected \(6,\)",
         ),
         ({"coords": POINTS, "reference_cost": 3.0}, r"mine.npz: reference_cost has shape \(\), but there are 3"),
-        ({"coords": POINTS, "reference_cost": [1, 2, -3]}, r"mine.npz: instance 2: BEST_KNOWN is -3.0"),
+        ({"coords": POINTS, "reference_cost": [1, 2, -3]}, r"mine.npz: instance 2: BEST_KNOWN is -3"),
         ({"coords": POINTS, "reference_cost": ["a", "b", "c"]}, r"instance 0: reference_cost is a, expected a number"),
         ({"coords": POINTS[:0]}, r"mine.npz: has no instances"),
         ({"coords": np.where(POINTS[1, 2, 0] == POINTS, np.nan, POINTS)}, r"instance 1: COORDS of node 3 are \(nan"),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from elgo.problem.distances import Metric
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write
+from elgo.problem.files.arrays import read_arrays
 from elgo.problem.instance import Instance
 from elgo.problem.task import Task
 
@@ -51,10 +52,10 @@ def checksum(instance: Instance) -> int:
 def read_references(file: Path) -> References:
     """Return the content of a file of reference costs; ValueError if it is something else."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            cost, checksums, metric, solver = (stored[name] for name in FIELDS)
-    except (OSError, EOFError, KeyError, ValueError) as error:
-        raise ElgoError(f"{file}: not a file of reference costs ({error})") from None
+        arrays = read_arrays(file)
+        cost, checksums, metric, solver = (arrays[name] for name in FIELDS)
+    except KeyError as error:
+        raise ElgoError(f"{file}: not a file of reference costs ({error} is missing)") from None
     if cost.ndim != 1 or cost.shape != checksums.shape or not (cost > 0).all():
         raise ElgoError(f"{file}: cost has shape {cost.shape}, must be positive numbers, one for each checksum")
     return References(cost, checksums, str(metric), str(solver))

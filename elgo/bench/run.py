@@ -26,7 +26,7 @@ from elgo.bench.methods import Method, Options, fingerprint
 from elgo.bench.sets import BenchSet, Entry
 from elgo.model.device import find_device, is_gpu
 from elgo.problem.errors import ElgoError
-from elgo.problem.files import atomic_write, lock_file
+from elgo.problem.files import atomic_write, lock_file, parse_json
 from elgo.problem.solution import gap
 
 Key = tuple[str, str]  # method, instance
@@ -206,7 +206,7 @@ def read_config(path: Path) -> BenchConfig:
         raise ElgoError(f"{path}: is not the folder of a benchmark (it has no config.json)")
     names = [entry.name for entry in fields(BenchConfig)]
     try:
-        return BenchConfig(**{name: value for name, value in json.loads(file.read_text()).items() if name in names})
+        return BenchConfig(**{name: value for name, value in parse_json(file.read_text()).items() if name in names})
     except (AttributeError, TypeError, ValueError) as error:
         raise ElgoError(f"{file}: not the config of a benchmark ({error})") from None
 
@@ -217,7 +217,7 @@ def read_records(path: Path) -> Iterator[Record]:
     seen: set[Key] = set()
     for line in file.read_text().splitlines() if file.exists() else ():
         try:
-            record = Record(**json.loads(line))
+            record = Record(**parse_json(line))
         except (TypeError, ValueError):
             continue
         if record.key not in seen:

@@ -5,7 +5,6 @@ JSONL, Parquet and .npy stream: only what is at work is in memory. Workers do th
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +20,7 @@ from elgo.bulk.parquet import import_pyarrow
 from elgo.bulk.work import Item
 from elgo.problem.distances import Metric
 from elgo.problem.errors import ElgoError
-from elgo.problem.files import problem_files, read
+from elgo.problem.files import parse_json, problem_files, read
 from elgo.problem.files.arrays import ARRAY_SUFFIXES, read_instances
 from elgo.problem.files.instances import SUFFIXES
 from elgo.problem.files.text import errors_name
@@ -139,10 +138,7 @@ def _count_lines(file: Path) -> int:
 def parse_line(line: bytes, file: str, index: int) -> Instance:
     """Return the instance in a line of JSON: an object with fields of FIELDS."""
     with errors_name(f"{file}: line {index + 1}"):
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise ElgoError(f"not JSON ({error})") from None
+        record = parse_json(line)
         if not isinstance(record, dict):
             raise ElgoError(f"holds {str(record)[:60]}, expected an object with coords")
         return parse_record(record, f"{Path(file).stem}-{index:04d}")

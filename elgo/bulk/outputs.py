@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, Protocol, Self
 from elgo.bulk.parquet import import_pyarrow
 from elgo.bulk.work import Item, Row
 from elgo.problem.errors import ElgoError
-from elgo.problem.files import atomic_file, lock_file, remove_partial_files
+from elgo.problem.files import atomic_file, lock_file, parse_json, remove_partial_files
 
 PART_ROWS = 1000  # of a Parquet file
 PART_SECONDS = 60.0  # after which it is written with fewer
@@ -125,7 +125,7 @@ class JsonlWriter:
             if not line.endswith(b"\n"):
                 break
             try:
-                row = json.loads(line)
+                row = parse_json(line)
                 key = Key(str(row["input"]), int(row["number"]), str(row["settings"]))
             except (KeyError, TypeError, ValueError):
                 raise ElgoError(f"{self.path}: line {number} is no row of `elgo bulk`; name another file") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elgo.cli.inputs import DeviceOption, options_named
-from elgo.cli.outputs import check_file
+from elgo.cli.outputs import check_file, file_ids
 from elgo.cli.solve import Capacity, Model, PolicyOnly, Seed, Start, Starts, Symmetries, Vehicles
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def bulk(
         config = SolveConfig(seconds, start, policy_only, model, starts, symmetries, seed, 1, vehicles, memory, device)
     sources = open_inputs(inputs, capacity)
     if not out.is_dir():
-        check_file("--out", out, {Path(source.name).resolve() for source in sources})
+        check_file("--out", out, file_ids(Path(source.name) for source in sources))
     with (
         Output(out, describe_settings(config)) as output,
         open_engine(engine.value, jobs, address) as workers,

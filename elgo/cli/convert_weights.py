@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elgo.cli.outputs import check_file
+from elgo.cli.outputs import check_file, file_ids
 
 NOT_SAID = "Instead of --config: "
 
@@ -79,4 +79,4 @@ def export_weights(
 
 
 def _check_target(source: Path, target: Path) -> None:
-    check_file("OUT", target, {source.resolve()})
+    check_file("OUT", target, file_ids([source]))

@@ -93,6 +93,8 @@ def _one_line_errors() -> Iterator[None]:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     except ValueError as error:
         message = str(error)
+    except MemoryError as error:
+        message = f"not enough memory ({error})" if str(error) else "not enough memory"
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,7 @@ from elgo.view.map import format_map, tile_url
 from elgo.view.routes import format_geojson, format_routes
 
 STDOUT = Path("-")
+NEVER_JSON = (".tsp", ".vrp", ".csv", ".sol", ".tour", ".safetensors")  # endings of what is read: likely a slip
 
 
 class Solved(NamedTuple):
@@ -80,20 +82,22 @@ class Outputs:
             self._check_places(file, problem)
         if self.solutions:
             _check_names(files)
-        folder = self.solutions and self.solutions.resolve()
+        folder = self.solutions and os.path.realpath(self.solutions)
         for file in files:
-            if file.suffix.lower() in (".vrp", ".csv") and file.parent.resolve() == folder:
+            if file.suffix.lower() in (".vrp", ".csv") and os.path.realpath(file.parent) == folder:
                 raise ElgoError(f"{file}: --solutions is its own folder, where NAME.sol is the best-known solution")
         kinds = list(self._kinds())
         for kind in kinds:
             _check_kind(kind, files)
-        seen: dict[Path, str] = {}
-        sources = {path.resolve() for path in inputs}
+        seen: dict[str, str] = {}
+        sources = file_ids(inputs)
         for option, path in self._all_files(files, problems, kinds):
             check_file(option, path, sources)
-            other = seen.setdefault(path.resolve(), option)
+            other = seen.setdefault(os.path.realpath(path), option)
             if other != option:
                 raise ElgoError(f"{path}: {other} and {option} name the same file")
+        if self.json_file and not self.json_on_stdout and self.json_file.suffix.lower() in NEVER_JSON:
+            raise ElgoError(f"{self.json_file}: --json ends in {self.json_file.suffix!r}; name a .json or .jsonl file")
         if self.solutions:
             _make_folder("--solutions", self.solutions)
 
@@ -190,16 +194,26 @@ def _check_kind(kind: _Kind, files: Sequence[Path]) -> None:
     _make_folder(option, path)
 
 
-def check_file(option: str, file: Path, inputs: Collection[Path] = ()) -> None:
+def file_ids(paths: Iterable[Path]) -> set[tuple[int, int]]:
+    """Return what tells the files that exist from each other, whatever links lead to them."""
+    found = set()
+    for path in paths:
+        with suppress(OSError):
+            status = path.stat()
+            found.add((status.st_dev, status.st_ino))
+    return found
+
+
+def check_file(option: str, file: Path, inputs: Set[tuple[int, int]] = frozenset()) -> None:
     """Create the folder of a file; raise ElgoError if the file could not be written, or is one of the inputs.
 
-    The inputs are resolved paths.
+    The inputs are given by their `file_ids`.
     """
     if file.is_symlink():
         raise ElgoError(f"{file}: {option} is a symbolic link, which is never replaced")
     if file.exists() and not file.is_file():  # a folder, or a device that an atomic write would replace
         raise ElgoError(f"{file}: {option} is not a regular file")
-    if file.resolve() in inputs:
+    if file_ids([file]) & inputs:
         raise ElgoError(f"{file}: {option} is an input, which is never overwritten")
     _make_folder(option, file.parent)
 

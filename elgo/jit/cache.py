@@ -17,6 +17,7 @@ import numba
 from llvmlite.binding import get_host_cpu_name
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.np import linalg
 
 PACKAGE = Path(__file__).parents[1]
 KERNEL_FOLDERS = ("jit", "search", "decode", "train")  # all of whose modules count as kernel sources
@@ -34,6 +35,22 @@ def cached_njit(**options: Any) -> Callable[[Function], Function]:
         return kernel
 
     return decorate
+
+
+def _import_arraymath() -> None:
+    """Import the module in which numba looks for scipy's BLAS as soon as a kernel is loaded, but without looking.
+
+    That would import scipy.linalg, a quarter of the time to load the search. The decoder, which calls BLAS, imports it.
+    """
+    ensure_blas = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = ensure_blas
+
+
+_import_arraymath()
 
 
 @cache

@@ -19,7 +19,7 @@ from elgo.model.config import PolicyConfig, make_section
 from elgo.model.device import find_device, is_gpu, require_torch
 from elgo.model.shapes import local_shapes, tensor_shapes
 from elgo.problem.errors import ElgoError
-from elgo.problem.files import atomic_write
+from elgo.problem.files import atomic_write, parse_json, printable
 from elgo.problem.task import ProblemName
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def open_weights(path: Path) -> Iterator[Any]:
     except FileNotFoundError:
         raise ElgoError(f"{path}: no such weights file") from None
     except (SafetensorError, OSError) as error:
-        raise ElgoError(f"{path}: not a safetensors file ({error})") from None
+        raise ElgoError(f"{path}: not a safetensors file ({printable(str(error))})") from None
 
 
 def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
@@ -181,9 +181,7 @@ def read_weights(path: Path, problem: ProblemName | None = None) -> Weights:
     if "config" not in metadata:
         raise ElgoError(f"{path}: config is missing from the file's metadata")
     try:
-        config = make_section(PolicyConfig, json.loads(metadata["config"]), "config")
-    except RecursionError:
-        raise ElgoError(f"{path}: config has too many brackets") from None
+        config = make_section(PolicyConfig, parse_json(metadata["config"]), "config")
     except (ValueError, OverflowError) as error:
         raise ElgoError(f"{path}: {error!s:.300}") from None
     if problem is not None and config.problem != problem:

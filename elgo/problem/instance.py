@@ -53,6 +53,8 @@ class Instance:
         fix = object.__setattr__  # the only way to set fields of a frozen dataclass
         fix(self, "name", " ".join(self.name.split()))
         fix(self, "metric", Metric(self.metric))
+        for name in ("capacity", "best_known"):
+            fix(self, name, _to_float(getattr(self, name)))
         for name in ("coords", "demand", "matrix"):
             if getattr(self, name) is not None:
                 fix(self, name, _read_only(getattr(self, name), np.float64, name.upper()))
@@ -62,7 +64,7 @@ class Instance:
             check(self)
         fix(self, "open", self.open or self.last is not None)
         if self.best_known is not None and not 0 <= self.best_known < np.inf:
-            raise ElgoError(f"BEST_KNOWN is {self.best_known}, expected a finite cost")
+            raise ElgoError(f"BEST_KNOWN is {self.best_known:g}, expected a finite cost")
 
     @classmethod
     def from_coords(
@@ -184,12 +186,20 @@ def _read_only(values: ArrayLike, dtype: type, name: str) -> NDArray:
         return values
     try:
         array: NDArray = np.array(values, dtype=dtype, order="C")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ElgoError(f"{name} is not an array of numbers") from None
     if dtype is np.int64 and not np.array_equal(array, values):
         raise ElgoError(f"{name} has a number that is not an integer")
     array.setflags(write=False)
     return array
+
+
+def _to_float(value: float | None) -> float | None:
+    """Return a number as a float; integers that are too large for one, as JSON may have, become infinite."""
+    try:
+        return None if value is None else float(value)
+    except OverflowError:
+        return float("inf")
 
 
 def _optional(values: ArrayLike | None, name: str) -> FloatArray | None:

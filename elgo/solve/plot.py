@@ -16,7 +16,7 @@ import numpy as np
 
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_write, printable
-from elgo.problem.files.text import format_number
+from elgo.problem.files.text import format_number, shortened
 from elgo.problem.instance import Instance
 from elgo.problem.itinerary import format_length, in_display_unit, itineraries, short_length
 from elgo.problem.solution import Solution, format_gap, gap
@@ -155,7 +155,7 @@ def _add_names(instance: Instance, stops: Stops, ax: Axes) -> None:
         ((0, 6), "center", "bottom"),
     )
     for place, name in zip(instance.plane(), stops.names, strict=True):
-        text = printable(name if len(name) <= 22 else name[:21] + "…")
+        text = printable(shortened(name, 22))
         for offset, side, height in spots if text else ():
             note = ax.annotate(text, place, offset, textcoords="offset points", ha=side, va=height, parse_math=False)
             note.set(color=_INK, fontsize=5.5, path_effects=halo, zorder=6, in_layout=False)
@@ -258,7 +258,7 @@ def _scale(instance: Instance) -> float:
 
 def _title(solution: Solution) -> str:
     instance = solution.instance
-    parts = [instance.name, f"cost {format_length(solution.cost, instance.metric)}"]
+    parts = [shortened(instance.name, 60), f"cost {format_length(solution.cost, instance.metric)}"]
     percent = gap(solution.cost, instance.best_known)
     if percent is not None:
         parts.append(f"gap {format_gap(percent)} %")

@@ -10,12 +10,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elgo.bulk.engine import Engine, run
 from elgo.problem.errors import ElgoError
-from elgo.problem.files import atomic_file, atomic_write
+from elgo.problem.files import atomic_file, atomic_write, parse_json
+from elgo.problem.files.arrays import read_arrays
+from elgo.problem.files.text import errors_name, read_text
 from elgo.problem.generate import GENERATOR_VERSION
 from elgo.problem.task import Task
 from elgo.train.labelling import Labelled, LabelStream, label
@@ -38,8 +42,18 @@ class LabelStore:
     @property
     def generator_version(self) -> int:
         """The version of the generators that made the instances; 1 if the store is too old to say."""
+        return int(self.stream().get("generator_version", 1))
+
+    def stream(self) -> dict[str, Any]:
+        """Return what the store says about its labels; nothing if it is too old."""
         path = self.folder / "stream.json"
-        return int(json.loads(path.read_text()).get("generator_version", 1)) if path.exists() else 1
+        if not path.exists():
+            return {}
+        with errors_name(path):
+            stream = parse_json(read_text(path, (".json",)))
+            if not isinstance(stream, dict) or not isinstance(stream.get("generator_version", 1), int):
+                raise ElgoError("does not describe a store of labels")
+        return stream
 
     def _shards(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.npz") if path.stem.isdigit())
@@ -48,8 +62,7 @@ class LabelStore:
         shards = self._shards()
         if not shards:
             return 0
-        with np.load(shards[-1]) as arrays:
-            return int(shards[-1].stem) + len(arrays["cost"])
+        return int(shards[-1].stem) + len(_read_npz(shards[-1], "cost")["cost"])
 
     def add(self, labels: Sequence[Labelled]) -> None:
         """Append labels as one shard."""
@@ -81,10 +94,17 @@ class LabelStore:
         return [x for number, x in found if number >= start]
 
 
+def _read_npz(path: Path, *names: str) -> dict[str, NDArray]:
+    """Return the arrays of a file; ElgoError if it lacks one of these."""
+    arrays = read_arrays(path)
+    if missing := [name for name in names if name not in arrays]:
+        raise ElgoError(f"{path}: {missing[0]} is missing")
+    return arrays
+
+
 def read_shard(path: Path) -> list[Labelled]:
     """Return the labels of one shard."""
-    with np.load(path) as arrays:
-        a = {name: arrays[name] for name in arrays.files}
+    a = _read_npz(path, "coords", "demand", "capacity", "size", "tour", "tour_size", "cost")
     nodes = np.concatenate([[0], np.cumsum(a["size"], dtype=np.int64)])
     visits = np.concatenate([[0], np.cumsum(a["tour_size"], dtype=np.int64)])
     labels = []
@@ -101,9 +121,9 @@ def read_xml100(path: Path | str) -> list[Labelled]:
 
     The routes are optimal for rounded distances; cost is their unrounded length, as everywhere here.
     """
-    with np.load(path) as arrays:
-        coords, demand = arrays["coords"].astype(np.float64), arrays["demand"].astype(np.int64)
-        capacity, tours = arrays["capacity"].tolist(), arrays["giant_tour"].astype(np.int64)
+    a = _read_npz(Path(path), "coords", "demand", "capacity", "giant_tour")
+    coords, demand = a["coords"].astype(np.float64), a["demand"].astype(np.int64)
+    capacity, tours = a["capacity"].tolist(), a["giant_tour"].astype(np.int64)
     labels = []
     for k, tour in enumerate(tours):
         cuts = np.flatnonzero(tour == 0)
@@ -160,9 +180,9 @@ def claim(store: LabelStore, stream: LabelStream) -> None:
             f"{store.folder} holds instances of generator version {store.generator_version}, "
             f"which do not mix with those of version {GENERATOR_VERSION}; name a new folder"
         )
-    text, defaults = json.dumps(record), {field.name: field.default for field in fields(LabelStream)}
-    if defaults | json.loads(path.read_text()) != json.loads(text):
-        raise ElgoError(f"{store.folder} holds the stream {path.read_text()}, not {text}")
+    held, defaults = store.stream(), {field.name: field.default for field in fields(LabelStream)}
+    if defaults | held != parse_json(json.dumps(record)):
+        raise ElgoError(f"{store.folder} holds the stream {json.dumps(held)}, not {json.dumps(record)}")
 
 
 def make_labels(

@@ -14,7 +14,7 @@ import torch
 from elgo import __version__
 from elgo.model.torch_file import read_torch_file
 from elgo.problem.errors import ElgoError
-from elgo.problem.files import atomic_file, atomic_write, lock_file, remove_partial_files
+from elgo.problem.files import atomic_file, atomic_write, lock_file, parse_json, remove_partial_files
 from elgo.train.config import Config, make_config, to_json
 
 
@@ -119,7 +119,7 @@ def must_fit(checkpoint: Path) -> Iterator[None]:
 def read_stored_config(path: Path) -> Config:
     """Return the config in the folder of a run; ElgoError if the file is damaged."""
     try:
-        return make_config(json.loads(path.read_text()))
+        return make_config(parse_json(path.read_text()))
     except (AttributeError, TypeError, ValueError) as error:
         raise ElgoError(f"{path}: not the config of a run ({error})") from None
 
@@ -131,8 +131,8 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
         return
     for line in file.read_text(errors="replace").splitlines():
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
+            row = parse_json(line)
+        except ElgoError:
             continue
         if isinstance(row, dict) and isinstance(row.get("step"), int):
             yield row

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -372,6 +373,17 @@ def test_outputs_never_replace_inputs_or_links(tmp_path, option: str) -> None:
         )
     assert file.read_text() == "x,y\n0,0\n1,0\n1,1\n"
     assert link.is_symlink()
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    check_refused(run("solve", file, option, loop / f"x{suffix}"), str(loop), option, "symbolic links")
+
+
+@pytest.mark.usefixtures("no_solver")
+def test_json_never_goes_into_a_file_of_another_kind(tmp_path) -> None:
+    """A hard link to the input would grow by lines; the name of a problem file is a slip."""
+    (tmp_path / "link.jsonl").hardlink_to(shutil.copy(TSP, tmp_path))
+    check_refused(run("solve", tmp_path / TSP.name, "--json", tmp_path / "link.jsonl"), "--json is an input")
+    check_refused(run("solve", TSP, "--json", tmp_path / "other.vrp"), "--json ends in '.vrp'", ".jsonl")
 
 
 @pytest.mark.usefixtures("no_solver")

@@ -106,6 +106,11 @@ def explicit(matrix: object) -> Instance:
         (lambda: tsp([[0, 0, 0]] * 4), "COORDS has shape (4, 3), expected (4, 2)"),
         (lambda: tsp(7.0), "COORDS has shape (), expected (0, 2)"),
         (lambda: tsp("abc"), "COORDS is not an array of numbers"),
+        (lambda: tsp([[10**400, 1]]), "COORDS is not an array of numbers"),
+        (
+            lambda: Instance.from_coords([[1, 2]], demand=[0], capacity=10**400),
+            "CAPACITY is inf, expected more than 0 and at most 1e+12",
+        ),
         (lambda: tsp(np.zeros((0, 2))), "DIMENSION is 0, expected at least one node"),
         (lambda: tsp([[0, 0], [0, NAN], [1, 1]]), "COORDS of node 2 are (0, nan), expected finite numbers"),
         (lambda: tsp([[0, 0], [0, 1], [INF, 1]]), "COORDS of node 3 are (inf, 1), expected finite numbers"),

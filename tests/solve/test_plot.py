@@ -1,6 +1,8 @@
 """Pictures: what is drawn, checked on the axes; and that files appear whole."""
 
+import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,6 +52,16 @@ def test_each_route_has_its_own_style_and_two_dashed_legs() -> None:
     assert legs.get_linewidth()[0] < paths.get_linewidth()[0]
     assert legs.get_linestyle()[0][1] is not None
     assert ax.get_aspect() == 1.0
+
+
+def test_a_long_name_does_not_widen_the_picture(tmp_path) -> None:
+    instance = replace(make_tour().instance, name="x" * 5000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save_plot(Solution(instance, make_tour().routes), tmp_path / "long.svg")
+    width = re.search(r'width="([\d.]+)pt"', (tmp_path / "long.svg").read_text())
+    assert width
+    assert float(width[1]) < 1000
 
 
 def test_legs_join_the_depot_to_both_ends() -> None:

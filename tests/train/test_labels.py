@@ -13,6 +13,7 @@ import pytest
 from tiny import SQUARE, assert_same_label, set_x_sample, trivial_label
 
 from elgo.bulk.engines import open_engine
+from elgo.problem.errors import ElgoError
 from elgo.problem.generate import GENERATOR_VERSION
 from elgo.train.labelling import LabelStream
 from elgo.train.labels import LabelStore, make_labels, read_xml100
@@ -38,6 +39,24 @@ def test_store_round_trip(tmp_path: Path) -> None:
         assert len(tail) == 5 - start
         for a, b in zip(made[start:], tail, strict=True):
             assert_same_label(a, b)
+
+
+def test_damaged_stores(tmp_path: Path) -> None:
+    store = LabelStore(tmp_path)
+    store.add([trivial_label(SQUARE)])
+    shard = tmp_path / "00000000.npz"
+    for damaged in (shard.read_bytes()[:100], b""):
+        shard.write_bytes(damaged)
+        for read in (store.load, store.__len__):
+            with pytest.raises(ElgoError, match=r"00000000\.npz: not an \.npz file of numbers"):
+                read()
+    np.savez(shard, cost=[1.0])
+    with pytest.raises(ElgoError, match=r"00000000\.npz: coords is missing"):
+        store.load()
+    for text, message in (("[" * 10**5, "not JSON"), ("[1]", "does not describe a store"), ("{", "not JSON")):
+        (tmp_path / "stream.json").write_text(text)
+        with pytest.raises(ElgoError, match=rf"stream\.json: {message}"):
+            _ = store.generator_version
 
 
 def test_half_written_shard_is_ignored(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_kill_while_writing_leaves_the_old_checkpoint(tmp_path: Path, monkeypa
 
 def test_a_log_line_cut_short_is_passed_over(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, make_config(tmp_path, "reinforce", "tsp", 1))
-    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n' + "[" * 10**5 + '\n{"st')
     assert [row["step"] for row in read_log(tmp_path)] == [1, 2, 3]
     folder.cut_log(2)
     assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'

@@ -9,7 +9,7 @@ from elgo.problem.files.csv import ProblemFile
 from elgo.problem.files.instances import ROUTES_SUFFIX, problem_files, read, read_problem, write_instance
 from elgo.problem.files.lock import lock_file
 from elgo.problem.files.solutions import COST_TABLES, read_solution, write_solution
-from elgo.problem.files.text import printable
+from elgo.problem.files.text import parse_json, printable
 from elgo.problem.files.tsplib import parse_tsplib
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "atomic_file",
     "atomic_write",
     "lock_file",
+    "parse_json",
     "parse_tsplib",
     "printable",
     "problem_files",

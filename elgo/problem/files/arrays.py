@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +33,7 @@ def read_instances(file: Path) -> list[Instance]:
     .npz: coords (B, n, 2), for CVRP demand (B, n) and capacity (B,) or one number, perhaps reference_cost (B,); the
     depot is node 0. .pkl: a list of (n, 2) coordinates for TSP, or of (depot, loc, demand, capacity) for CVRP.
     """
-    data = _read_bytes(file)
-    found = _parse_npz(data, file) if file.suffix.lower() == ".npz" else _parse_pickle(data, file)
+    found = _instances_of(read_arrays(file), file) if file.suffix.lower() == ".npz" else _parse_pickle(file)
     if not found:
         raise ElgoError(f"{file}: has no instances")
     instances = []
@@ -64,19 +62,29 @@ def _number(name: str, value: Any) -> float | None:
         return None
     try:
         return float(np.asarray(value, dtype=np.float64).reshape(()))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ElgoError(f"{name} is {str(value)[:60]}, expected a number") from None
+
+
+def _reason(error: Exception) -> str:
+    """Return an error in few words."""
+    return " ".join(str(error).split())[:100] or type(error).__name__
 
 
 # --- .npz ------------------------------------------------------------------------------------------------------------
 
 
-def _parse_npz(data: bytes, file: Path) -> list[_Fields]:
+def read_arrays(file: Path) -> dict[str, NDArray]:
+    """Return the arrays of an .npz file by their names; ElgoError if it is damaged, or holds more than numbers."""
+    data = _read_bytes(file)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            arrays = dict(stored)
-    except (EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ElgoError(f"{file}: not an .npz file of numbers ({str(error).splitlines()[0]})") from None
+            return dict(stored)
+    except Exception as error:  # a broken archive raises nearly anything
+        raise ElgoError(f"{file}: not an .npz file of numbers ({_reason(error)})") from None
+
+
+def _instances_of(arrays: dict[str, NDArray], file: Path) -> list[_Fields]:
     is_cvrp = bool({"demand", "capacity"} & set(arrays))
     for name in ("coords", "demand", "capacity") if is_cvrp else ("coords",):
         if name not in arrays:
@@ -99,14 +107,14 @@ def _parse_npz(data: bytes, file: Path) -> list[_Fields]:
 # --- .pkl ------------------------------------------------------------------------------------------------------------
 
 
-def _parse_pickle(data: bytes, file: Path) -> list[_Fields]:
+def _parse_pickle(file: Path) -> list[_Fields]:
+    data = _read_bytes(file)
     try:
         stored = _Unpickler(io.BytesIO(data)).load()
     except _Refused as error:
         raise ElgoError(f"{file}: {error}") from None
     except Exception as error:  # a broken pickle raises nearly anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ElgoError(f"{file}: not a pickle of lists, tuples, numbers and arrays ({reason[:100]})") from None
+        raise ElgoError(f"{file}: not a pickle of lists, tuples, numbers and arrays ({_reason(error)})") from None
     if not isinstance(stored, list | tuple | _Array):
         raise ElgoError(f"{file}: holds a {type(stored).__name__}, expected a list of instances")
     items = list(stored.array) if isinstance(stored, _Array) else list(stored)
@@ -142,7 +150,7 @@ def _is_one_number(value: Any) -> bool:
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     try:
         return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ElgoError(f"{name} is {str(values)[:60]}, expected an array of numbers") from None
 
 

@@ -84,9 +84,11 @@ class _Reader:
     def problem(self, name: str, capacity: float | None, depot: str | None, matrix: MatrixText | None) -> ProblemFile:
         """Return the problem; the name is for files that state none."""
         table = self.table
+        if not table.rows:
+            raise ElgoError("has a header, but no stops")
         place, degrees = self._places(needed=matrix is None)
         first, by_column = self._depot(depot)
-        order = np.array([first, *(i for i in range(len(table.rows)) if i != first)], np.int64)[: len(table.rows)]
+        order = np.array([first, *(i for i in range(len(table.rows)) if i != first)], np.int64)
         demand = self._demand(first)
         labels, warnings = self._labels()
         costs = None if matrix is None else parse_matrix(*matrix, *self._ids_and_names())
@@ -154,7 +156,7 @@ class _Reader:
             return None
         cells = [cell or "0" if i == depot else cell for i, cell in enumerate(self.cells["demand"])]
         demand = self._numbers("demand", cells)
-        if len(demand) and demand[depot]:
+        if demand[depot]:
             row, name = self.table.rows[depot], self._header("demand")
             raise ElgoError(f"{row} is the depot, but its {name} is {demand[depot]:g}; another depot: --depot ID|ROW")
         return demand
@@ -188,7 +190,7 @@ class _Reader:
             numbers = parse_integers(ids, "column id")
         except ValueError:
             return rows, warnings
-        usable = len(numbers) and len(np.unique(numbers)) == len(rows) and numbers.min() >= 0
+        usable = len(ids) > 0 and len(np.unique(numbers)) == len(rows) and numbers.min() >= 0
         return numbers if usable else rows, warnings
 
     def _ids_and_names(self) -> tuple[list[str], list[str]]:

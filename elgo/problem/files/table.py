@@ -13,7 +13,7 @@ import numpy as np
 
 from elgo.problem.distances import FloatArray
 from elgo.problem.errors import ElgoError
-from elgo.problem.files.text import quoted
+from elgo.problem.files.text import printable, quoted
 
 DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR_LINE = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # how Excel is told the delimiter
@@ -119,7 +119,7 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise ElgoError(f"is not CSV ({error})") from None
+            raise ElgoError(f"is not CSV ({printable(str(error))})") from None
         if any(cells):
             yield begin, cells
 

@@ -1,11 +1,14 @@
 """What the file formats share: reading text, lines, numbers, and costs stated in comments."""
 
 import errno
+import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,8 +68,9 @@ def decode_text(data: bytes) -> str:
     for encoding in ("utf-8-sig", "cp1252"):
         try:
             return data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
+        except UnicodeDecodeError as error:
+            if data.startswith(BOM_UTF8):
+                raise ElgoError(f"not a text file (byte {error.start} is not UTF-8)") from None
     return data.decode("latin-1")  # never fails; comments of old collections contain umlauts
 
 
@@ -79,6 +83,16 @@ def errors_name(source: PathLike) -> Iterator[None]:
         raise ElgoError(f"{os.fspath(source)}: {error}") from None
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text; ElgoError if it is none, or nested too deeply for the parser."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ElgoError("not JSON (nested too deeply)") from None
+    except ValueError as error:
+        raise ElgoError(f"not JSON ({error})") from None
+
+
 def split_lines(text: str) -> Iterator[str]:
     """Yield the lines that are not blank, stripped. (str.splitlines would also split at form feeds and the like.)"""
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
@@ -88,7 +102,12 @@ def split_lines(text: str) -> Iterator[str]:
 
 def quoted(text: str) -> str:
     """Return a value as error messages show it: in quotes, on one line, at most 40 characters."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")
+    return repr(shortened(text, 40))
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text of at most so many characters; an ellipsis stands for what is cut off."""
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def printable(text: str) -> str:

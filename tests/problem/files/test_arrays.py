@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files.arrays import read_instances
 from elgo.problem.instance import Metric
 
@@ -26,6 +27,17 @@ def npz(folder: Path, **arrays: Any) -> Path:
     file = folder / "mine.npz"
     np.savez(file, **arrays)
     return file
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    """Every damage is an ElgoError, whatever the archive's readers raise."""
+    file = tmp_path / "mine.npz"
+    np.savez_compressed(file, coords=POINTS)
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:50], whole[:-30], whole[:60] + b"\xff" * 20 + whole[80:], b"PK\3\4", b"\x93NUMPY"):
+        file.write_bytes(damaged)
+        with pytest.raises(ElgoError, match=r"mine\.npz: not an \.npz file of numbers \(.+\)$"):
+            read_instances(file)
 
 
 def test_npz_of_tsp(tmp_path: Path) -> None:
@@ -145,7 +157,7 @@ def test_a_wrong_pickle(tmp_path: Path, value: Any, complaint: str) -> None:
             r"mine.npz: instance 0: DEMAND has shape \(5,\), expected \(6,\)",
         ),
         ({"coords": POINTS, "reference_cost": 3.0}, r"mine.npz: reference_cost has shape \(\), but there are 3"),
-        ({"coords": POINTS, "reference_cost": [1, 2, -3]}, r"mine.npz: instance 2: BEST_KNOWN is -3.0"),
+        ({"coords": POINTS, "reference_cost": [1, 2, -3]}, r"mine.npz: instance 2: BEST_KNOWN is -3"),
         ({"coords": POINTS, "reference_cost": ["a", "b", "c"]}, r"instance 0: reference_cost is a, expected a number"),
         ({"coords": POINTS[:0]}, r"mine.npz: has no instances"),
         ({"coords": np.where(POINTS[1, 2, 0] == POINTS, np.nan, POINTS)}, r"instance 1: COORDS of node 3 are \(nan"),

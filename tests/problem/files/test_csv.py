@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from texts import DATA, assert_rejected, assert_same, instances
 
+from elgo.problem.errors import ElgoError
 from elgo.problem.files import read, read_problem
 from elgo.problem.files.csv import MatrixText, ProblemFile, format_csv, parse_csv, parse_stops
 from elgo.problem.instance import Instance, Metric
@@ -172,6 +173,11 @@ def test_a_matrix_in_every_layout(text: str) -> None:
     assert instance.distance_matrix().tolist() == [[0, 1, 2], [3, 0, 4.5], [5, 6, 0]]
 
 
+def test_a_matrix_without_stops() -> None:
+    with pytest.raises(ElgoError, match=r"stops\.csv: has a header, but no stops$"):
+        with_matrix("id\n", stops="id,demand\n")
+
+
 def test_a_matrix_follows_the_depot_and_keeps_the_places() -> None:
     stops = "id,lat,lon,demand\na,52,13,4\nb,53,13,5\nd,52,14,\n"
     instance, places, _ = with_matrix("0,1,2\n3,0,4\n5,6,0\n", stops, depot="d")
@@ -219,7 +225,7 @@ BROKEN = [
     ("x,y\n1,2\n3,\n", "row 2 (line 3): column y has '', expected a number"),
     ("x,y\n1,2\n3,four\n", "row 2 (line 3): column y has 'four', expected a number"),
     ("x,y\n1,2\n3,nan\n4,5\n", "row 2 (line 3): column y has 'nan', expected a number"),
-    ("x,y\n", "DIMENSION is 0, expected at least one node"),
+    ("x,y\n", "has a header, but no stops"),
     ("lat,lon\n0,0\n95,0\n1,1\n", "row 2 (line 3): column lat has 95, outside -90..90"),
     (
         "x,y,demand\n0,0,0\n1,0,4\n1,1,5\n",

@@ -92,6 +92,7 @@ def test_broken_files(tmp_path: Path, name: str, text: str, message: str) -> Non
         (TSP.encode("utf-16-be"), "not a text file (byte 0 is zero)"),
         ((TSP + "\0").encode("utf-16"), "not a text file (it has zero characters)"),
         (b"\xff\xfe\xfd garbage", "not a text file (byte 10 is not UTF-16)"),
+        (b"\xef\xbb\xbfNAME : \xfd", "not a text file (byte 7 is not UTF-8)"),
         (b"\xfd\xfd garbage", "'ÝÝ' is not a supported keyword"),
     ],
 )

@@ -296,7 +296,7 @@ BROKEN_CVRP = [
     ("3 3 4\n4 0 4", "3 3 4\n-4 0 4", "DEMAND_SECTION has node 4, which is not among the 4 nodes"),
     ("3 3 4", "3 3 nan", "COORDS of node 3 are (3, nan), expected finite numbers"),
     ("3 3 4", "3 3 1e999", "COORDS of node 3 are (3, inf), expected finite numbers"),
-    ("3 3 4", f"3 3 {'x' * 90}", f"NODE_COORD_SECTION has '{'x' * 37}...', expected a number"),
+    ("3 3 4", f"3 3 {'x' * 90}", f"NODE_COORD_SECTION has '{'x' * 39}…', expected a number"),
     ("DEMAND_SECTION\n1 0\n2 4\n3 5\n4 6\n", "", "DEMAND_SECTION is missing"),
     ("3 5\n4 6", "3 5", "DIMENSION is 4 but DEMAND_SECTION has 3 rows"),
     ("3 5\n", "3 5 6\n", "DEMAND_SECTION has the row '3 5 6', expected 2 numbers"),

@@ -82,6 +82,7 @@ def test_cross_site_requests(client: httpx.Client) -> None:
         ({"origin": "http://here:8000", "host": "here:8000"}, False),
         ({"origin": "http://there", "host": "here:8000"}, True),
         ({"origin": "null", "host": "here:8000"}, True),
+        ({"origin": "http://[", "host": "here:8000"}, True),
         ({"origin": "https://allowed.example", "host": "here"}, False),
         ({"origin": "https://public.example", "host": "here", "sec-fetch-site": "same-origin"}, False),
         ({"sec-fetch-site": "same-site"}, True),

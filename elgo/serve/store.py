@@ -48,10 +48,6 @@ class StoreError(Exception):
     """The store cannot be read or written, for instance because the disk is full."""
 
 
-class QueueFull(Exception):
-    """As many jobs wait as may."""
-
-
 @dataclass(frozen=True)
 class Job:
     """A row of the table of jobs; the request, routes and improvements are read separately. Times are Unix times."""
@@ -139,13 +135,11 @@ class Store:
 
     def add(
         self, id: str, request: StoredRequest, name: str, problem: str, nodes: int, seconds: float | None,
-        warnings: Sequence[str], most_waiting: int,
+        warnings: Sequence[str],
     ) -> None:  # fmt: skip
-        """Add a job that waits; QueueFull if there are as many as may wait."""
+        """Add a job that waits."""
         blob = zlib.compress(request.model_dump_json(exclude_defaults=True).encode(), 1)
         with self._lock:
-            if len(self._waiting) >= most_waiting:
-                raise QueueFull
             with self._transaction() as connection:
                 connection.execute(
                     "INSERT INTO jobs (id, created, state, name, problem, nodes, seconds, request, warnings) "

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -40,7 +41,9 @@ def test_a_full_queue(tmp_path: Path) -> None:
         assert client.delete(f"/jobs/{waiting[0]}").json()["state"] == "stopped"
         assert client.get(f"/jobs/{waiting[0]}").json()["solution"] is None
         assert client.get(f"/jobs/{waiting[0]}/solution.sol").status_code == 404
-        submit(client, tsp())  # there is a place again
+        with ThreadPoolExecutor(8) as threads:  # there is one place again
+            answers = list(threads.map(lambda _: client.post("/jobs", json={"instance": cvrp(1000)}), range(8)))
+        assert sorted(answer.status_code for answer in answers) == [202, *[429] * 7]
 
 
 def test_a_token(tmp_path: Path) -> None:

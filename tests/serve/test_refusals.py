@@ -62,6 +62,25 @@ def test_bodies(client: httpx.Client, body: dict[str, Any], field: str, words: s
         assert "\n" not in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ('{"instance": {"matrix": [[0]]}, "instance": {"matrix": [[0]]}}', "instance"),
+        ('{"instance": {"matrix": [[0]], "matrix" : [[0]]}}', "matrix"),
+        (r'{"instance": {"matrix": [[0]]}, "options": {"seed": 1, "s\u0065ed": 2}}', "seed"),
+    ],
+)
+def test_keys_that_are_sent_twice(client: httpx.Client, body: str, key: str) -> None:
+    answer = client.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json() == {"error": f"{key}: is sent twice", "field": key}
+
+
+def test_a_name_may_look_like_a_key(client: httpx.Client) -> None:
+    body = {"instance": {"name": '"seed": 1, "seed"', "matrix": [[0]]}, "options": {"seed": 1, "seconds": 0.1}}
+    assert client.post("/jobs", json=body).status_code == 202
+
+
 FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({}, {"options": "{}"}, "file", "missing"),
     ({"file": ("a.txt", b"x")}, {}, "file", "suffix is '.txt'"),
@@ -99,6 +118,7 @@ def test_other_requests(client: httpx.Client) -> None:
         (client.get("/jobs?limit=0"), 422),
         (client.get("/jobs?limit=x"), 422),
         (client.get("/jobs?limits=5"), 422),
+        (client.get("/jobs?limit=5&limit=6"), 422),
         (client.put("/jobs"), 405),
         (client.post("/solve", json={"instance": tsp(1001)}), 422),
         (client.post("/solve", json={"instance": tsp(), "options": {"seconds": 11}}), 422),

@@ -164,7 +164,7 @@ def test_old_jobs_are_deleted(tmp_path: Path) -> None:
     store = Store(tmp_path / "jobs.sqlite")
     request = StoredRequest(instance=InstanceBody(coordinates=[(0.0, 0.0), (1.0, 1.0)]), options=Options())
     for id, age in (("old", 40), ("young", 20), ("newest", 50)):  # days
-        store.add(id, request, id, "tsp", 2, 5.0, [], 9)
+        store.add(id, request, id, "tsp", 2, 5.0, [])
         job = store.claim()
         assert job is not None
         store.finish(Change(job.number, 1.0, None), time.time() - 86_400 * age, "finished", (), None)
@@ -180,7 +180,7 @@ def test_a_damaged_store_fails_its_jobs_and_no_others(tmp_path: Path) -> None:
     store = Store(file)
     request = StoredRequest(instance=InstanceBody.model_validate_json(json.dumps(cvrp())), options=Options(seconds=0.1))
     for id in ("request", "routes", "state", "whole"):
-        store.add(id, request, id, "cvrp", 21, 0.1, [], 9)
+        store.add(id, request, id, "cvrp", 21, 0.1, [])
     store.close()
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("UPDATE jobs SET request = x'00' WHERE id = 'request'")

@@ -113,6 +113,7 @@ async function start(methods) {
   try {
     const ids = [];
     for (const method of methods) ids.push(await form.send(form.options(method)));
+    if (byId("views").getBoundingClientRect().top > innerHeight / 2) byId("views").scrollIntoView(); // on a phone
     location.hash = ids.length === 2 ? `job=${ids[0]}&with=${ids[1]}` : `job=${ids[0]}`;
     listJobs();
   } catch (error) {

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from anyio import CapacityLimiter
@@ -28,6 +29,7 @@ from elgo.serve.problems import Checked, check_request
 from elgo.serve.runner import Runner
 
 CHECKED_AT_ONCE = 2  # bodies that are parsed at the same time: it is all memory and processor
+MOST_KEYS = 100  # of a body: far more than there are
 _JSON, _FORM = "application/json", "multipart/form-data"
 FILE_FIELDS = ("capacity", "vehicles", "depot", "open", "first", "last")
 _STRINGS = re.compile(rb'("(?:[^"\\]|\\.)*+")(\s*:)?')  # of JSON; those before a colon are keys
@@ -127,15 +129,22 @@ class RefuseWhenFull:
 
 
 def _parse(body: bytes, model: type[B]) -> B:
+    """Return what a JSON body says; Refused if it is wrong, or has a key twice, of which one would be ignored."""
+    if body.count(b":") > MOST_KEYS and len(list(islice(_keys(body), MOST_KEYS + 1))) > MOST_KEYS:
+        raise Refused(422, f"the body has more than {MOST_KEYS} keys")  # each unknown one would take memory
     try:
         parsed = model.model_validate_json(body)
     except ValidationError as error:
         raise from_validation(error) from None
-    keys = Counter(json.loads(match[1]) for match in _STRINGS.finditer(body) if match[2])
-    for key, count in keys.items():  # no two objects of a body have keys in common
+    for key, count in Counter(map(json.loads, _keys(body))).items():  # no two objects of a body have keys in common
         if count > 1:
             raise Refused(422, f"{key}: is sent twice", key)
     return parsed
+
+
+def _keys(body: bytes) -> Iterator[bytes]:
+    """Yield the keys of all objects of a JSON text, in quotes."""
+    return (match[1] for match in _STRINGS.finditer(body) if match[2])
 
 
 def _from_json(body: bytes) -> StoredRequest:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import tracemalloc
 from typing import Any
 
 import httpx
 import pytest
 from servers import cvrp, tsp
+
+from elgo.serve.errors import Refused
+from elgo.serve.intake import _parse
+from elgo.serve.models import JobBody
 
 TIME_WINDOWS = "x,y,demand,ready_time,due_date\n0,0,0,0,9\n1,1,2,0,5\n2,2,2,1,4\n"
 SQUARE = [[0, 0], [0, 1], [1, 1], [1, 0]]
@@ -74,6 +80,25 @@ def test_keys_that_are_sent_twice(client: httpx.Client, body: str, key: str) -> 
     answer = client.post("/jobs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
     assert answer.json() == {"error": f"{key}: is sent twice", "field": key}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"instance": {"coordinates": [' + "[]," * 600_000 + "[]]}}", "instance.coordinates.0.0"),
+        ('{"instance": {"matrix": [[' + '"",' * 600_000 + '""]]}}', "instance.matrix.0.0"),
+        ('{"instance": {"names": [' + "1," * 900_000 + "1]}}", "instance.names.0"),
+        ('{"instance": {' + ",".join(f'"{i}":0' for i in range(150_000)) + "}}", "more than 100 keys"),
+    ],
+    ids=["coordinates", "matrix", "names", "keys"],
+)
+def test_a_million_mistakes_take_no_memory(text: str, words: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(Refused, match=re.escape(words)):
+        _parse(text.encode(), JobBody)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20 * len(text)
 
 
 def test_a_name_may_look_like_a_key(client: httpx.Client) -> None:

@@ -66,7 +66,9 @@ def make_problem(request: StoredRequest, limits: Limits | None = None) -> Proble
     if request.file is not None:
         with _refusing("file", "file"):
             file = request.file
-            _check_size(file.text.count("\n") // LINES_OF_A_STOP if suffix_of(file.name) == ".csv" else 0, limits)
+            lines = file.text.count("\n")
+            if limits is not None and suffix_of(file.name) == ".csv" and lines > LINES_OF_A_STOP * limits.max_nodes:
+                raise ElgoError(f"{file.name}: has {lines} lines, but at most {limits.max_nodes} nodes are allowed")
             problem = _parse_file(file)
             _check_size(problem.instance.size, limits)
             ended = with_named_ends(problem.instance, problem.stops, file.open, file.first, file.last)

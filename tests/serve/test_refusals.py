@@ -110,7 +110,7 @@ FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({}, {"options": "{}"}, "file", "missing"),
     ({"file": ("a.txt", b"x")}, {}, "file", "suffix is '.txt'"),
     ({"file": ("a.csv", b"x,y\n0,zero\n")}, {}, "file", "a.csv: row 1"),
-    ({"file": ("a.csv", b"x,y\n" + b"0,0\n" * 30_000)}, {}, "file", "DIMENSION is 3000, but at most 2000"),
+    ({"file": ("a.csv", b"x,y\n" + b"0,0\n" * 30_000)}, {}, "file", "has 30001 lines, but at most 2000 nodes"),
     ({"file": ("a.csv", b"\x00\x01")}, {}, "file", "not a text file"),
     ({"file": ("a.csv", TIME_WINDOWS.encode())}, {}, "file", "ready_time"),
     ({"file": ("../../etc/passwd", b"x")}, {}, "file", "passwd: suffix is ''"),

@@ -128,14 +128,14 @@ class RefuseWhenFull:
         await (self.app if refused is None else refused.response())(scope, receive, send)
 
 
-def _parse(body: bytes, model: type[B]) -> B:
-    """Return what a JSON body says; Refused if it is wrong, or has a key twice, of which one would be ignored."""
+def _parse(body: bytes, model: type[B], place: str = "") -> B:
+    """Return what a JSON text says; Refused if it is wrong, or has a key twice, of which one would be ignored."""
     if body.count(b":") > MOST_KEYS and len(list(islice(_keys(body), MOST_KEYS + 1))) > MOST_KEYS:
-        raise Refused(422, f"the body has more than {MOST_KEYS} keys")  # each unknown one would take memory
+        raise Refused(422, f"the JSON has more than {MOST_KEYS} keys")  # each unknown one would take memory
     try:
         parsed = model.model_validate_json(body)
     except ValidationError as error:
-        raise from_validation(error) from None
+        raise from_validation(error, place) from None
     for key, count in Counter(map(json.loads, _keys(body))).items():  # no two objects of a body have keys in common
         if count > 1:
             raise Refused(422, f"{key}: is sent twice", key)
@@ -179,10 +179,7 @@ def _from_form(name: str | None, data: bytes, texts: dict[str, str]) -> StoredRe
         text = decode_text(data)
     except ValueError as error:
         raise Refused(422, f"file: {error}", "file") from None
-    try:
-        options = Options.model_validate_json(texts.get("options") or "{}")
-    except ValidationError as error:
-        raise from_validation(error, "options") from None
+    options = _parse((texts.get("options") or "{}").encode(), Options, "options")
     values: dict[str, object] = {"name": name, "text": text}
     for key in FILE_FIELDS:
         if key in texts:

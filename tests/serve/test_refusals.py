@@ -121,6 +121,7 @@ FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"last": "nine"}, "file", "last is nine, but no stop has this id"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": "{"}, "options", "Invalid JSON"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": '{"fast": 1}'}, "options.fast", "not permitted"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": '{"seed": 1, "seed": 2}'}, "seed", "sent twice"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"fast": "1"}, "fast", "expected file, options"),
 ]
 

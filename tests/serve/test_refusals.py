@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import cvrp, tsp
+from servers import cvrp, ended, submit, tsp
 
 from elgo.serve.errors import Refused
 from elgo.serve.intake import _parse
@@ -164,7 +164,8 @@ def test_large_bodies(client: httpx.Client) -> None:
 
 
 def test_geojson_needs_places(client: httpx.Client) -> None:
-    job = client.post("/solve", json={"instance": tsp(), "options": {"seconds": 0.1}}).json()
-    answer = client.get(f"/jobs/{job['id']}/solution.geojson")
+    id = submit(client, tsp())
+    ended(client, id)
+    answer = client.get(f"/jobs/{id}/solution.geojson")
     assert answer.status_code == 422
     assert "latitude" in answer.json()["error"]

@@ -7,6 +7,7 @@ import base64
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from starlette.datastructures import Headers
 
 from elgo.serve.app import create_app
 from elgo.serve.limits import Limits
+from elgo.serve.metrics import CountResponses
 from elgo.serve.runner import Runner
 from elgo.serve.security import is_cross_site
 from elgo.serve.store import Store
@@ -143,3 +145,13 @@ def test_a_client_that_goes_away_does_not_end_the_job(impatient: str) -> None:
         client.post("/solve", json={"instance": cvrp(), "options": {"seconds": 1.5}}, timeout=0.5)
     (row,) = wait_until(lambda: client.get("/jobs").json())
     assert ended(client, row["id"])["state"] == "finished"
+
+
+def test_errors_are_counted() -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError
+
+    counts: Counter[int] = Counter()
+    with pytest.raises(RuntimeError):
+        asyncio.run(CountResponses(broken, counts)({}, None, None))  # type: ignore[arg-type]
+    assert counts == {500: 1}

@@ -7,12 +7,16 @@ Options: --clients 200, --seconds 60, --workers 2, --queue 100. Clients send ran
 with limits of 0.5 to 2 s one after the other, and wait as long as a 429 tells them. Printed are the jobs that were
 accepted, answered and feasible with the stated cost; how long a 429 takes; how late answers are (finished - started -
 seconds); how long they waited; and the memory of the server and its workers over time.
+
+The clients share one process, so each waits for the others, too. A probe in a process of its own shows what a single
+client sees at the same time: all the while it asks for what is refused with 429 if the queue is full, else as invalid.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import math
 import os
 import re
@@ -24,12 +28,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from http.client import HTTPConnection
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -41,7 +47,9 @@ from elgo.problem.solution import Solution
 SIZES, SHARES = (20, 50, 100, 300, 1000), (0.3, 0.3, 0.2, 0.15, 0.05)  # customers
 LIMITS = (0.5, 1.0, 2.0)  # seconds
 INSTANCES = 100
+JSON = {"Content-Type": "application/json"}
 POLL_SECONDS = 0.5
+PROBE_SECONDS = 0.05
 SAMPLE_SECONDS = 5.0
 
 
@@ -53,6 +61,7 @@ class Measured:
     answered: int = 0
     wrong: list[str] = field(default_factory=list)
     refusals: list[float] = field(default_factory=list)  # seconds that a 429 took
+    probed: list[float] = field(default_factory=list)  # and those that it took the probe
     lateness: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)  # MB
@@ -67,23 +76,23 @@ def make_instances() -> list[Instance]:
     ]
 
 
-def as_body(instance: Instance, seconds: float) -> dict[str, Any]:
+def as_body(instance: Instance, seconds: float) -> bytes:
     """Return a request to solve an instance."""
     body: dict[str, Any] = {"name": instance.name, "coordinates": instance.coords.tolist()}
     if instance.demand is not None:
         body |= {"demand": instance.demand.tolist(), "capacity": instance.capacity}
-    return {"instance": body, "options": {"seconds": seconds}}
+    return json.dumps({"instance": body, "options": {"seconds": seconds}}).encode()
 
 
 async def run_client(
-    number: int, http: httpx.AsyncClient, instances: Sequence[Instance], end: float, measured: Measured
+    number: int, http: httpx.AsyncClient, jobs: Sequence[tuple[Instance, float, bytes]], end: float, measured: Measured
 ) -> None:
     """Send one job after the other until the end; what was accepted is waited for."""
     rng = np.random.default_rng(number)
     while time.monotonic() < end:
-        instance, seconds = instances[int(rng.integers(len(instances)))], float(rng.choice(LIMITS))
+        instance, seconds, body = jobs[int(rng.integers(len(jobs)))]
         begin = time.perf_counter()
-        answer = await http.post("/jobs", json=as_body(instance, seconds))
+        answer = await http.post("/jobs", content=body, headers=JSON)
         if answer.status_code == 429:
             measured.refusals.append(time.perf_counter() - begin)
             await asyncio.sleep(min(float(answer.headers["retry-after"]), max(0.0, end - time.monotonic())))
@@ -112,6 +121,20 @@ def check(job: dict[str, Any], instance: Instance, seconds: float, measured: Mea
     measured.waits.append(started - created)
 
 
+def probe(url: str, seconds: float) -> list[float]:
+    """Return how long each 429 took to one more client, which asks for an invalid job from time to time."""
+    address, taken = urlsplit(url).netloc, []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        begin = time.perf_counter()
+        with closing(HTTPConnection(address, timeout=60)) as connection:
+            connection.request("POST", "/jobs", b"{}", JSON)
+            if connection.getresponse().status == 429:
+                taken.append(time.perf_counter() - begin)
+        time.sleep(PROBE_SECONDS)
+    return taken
+
+
 async def sample_memory(pid: int, measured: Measured) -> None:
     """Note the memory of a process and its children from time to time."""
     while True:
@@ -133,13 +156,18 @@ def _megabytes(pid: int) -> float:
 
 async def load(url: str, pid: int, clients: int, seconds: float) -> Measured:
     """Return what so many clients see within so many seconds."""
-    measured, instances = Measured(), make_instances()
+    measured = Measured()
+    jobs = [(instance, limit, as_body(instance, limit)) for instance in make_instances() for limit in LIMITS]
     limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as http:
-        memory = asyncio.create_task(sample_memory(pid, measured))
-        end = time.monotonic() + seconds
-        await asyncio.gather(*(run_client(i, http, instances, end, measured) for i in range(clients)))
-        memory.cancel()
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        process.submit(probe, url, 0.0).result()  # it has started
+        async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as http:
+            memory = asyncio.create_task(sample_memory(pid, measured))
+            probed = process.submit(probe, url, seconds)
+            end = time.monotonic() + seconds
+            await asyncio.gather(*(run_client(i, http, jobs, end, measured) for i in range(clients)))
+            memory.cancel()
+        measured.probed = probed.result()
     return measured
 
 
@@ -153,6 +181,7 @@ def report(name: str, measured: Measured) -> str:
     lines = [
         f"{name}: {measured.accepted} accepted, {measured.answered} answered, {len(measured.wrong)} wrong",
         f"  429: {len(measured.refusals)}, {quantiles(measured.refusals, 0.5, 0.95)}",
+        f"  429 of the probe: {len(measured.probed)}, {quantiles(measured.probed, 0.5, 0.95, 0.99)}",
         f"  lateness: {quantiles(measured.lateness, 0.5, 0.99)}; waited: {quantiles(measured.waits, 0.5, 0.95)}",
         f"  memory MB: first {memory[0]:.0f}, middle {memory[len(memory) // 2]:.0f}, last {memory[-1]:.0f}",
         *measured.wrong[:5],
@@ -172,6 +201,7 @@ def solve_by_vroom(instance: Instance, seconds: float) -> tuple[float, Any, floa
 def serve_vroom(workers: int, queue: int) -> None:
     """Serve the two endpoints that the clients use, with VROOM in processes."""
     import uvicorn
+    from pydantic import ValidationError
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse
@@ -188,7 +218,10 @@ def serve_vroom(workers: int, queue: int) -> None:
     async def submit(request: Request) -> JSONResponse:
         if sum(job["state"] == "waiting" for job in jobs.values()) >= queue + workers:
             return JSONResponse({"error": "busy"}, 429, {"Retry-After": "10"})
-        body = JobBody.model_validate_json(await request.body())
+        try:
+            body = JobBody.model_validate_json(await request.body())
+        except ValidationError:
+            return JSONResponse({"error": "invalid"}, 422)
         instance = make_problem(StoredRequest(instance=body.instance, options=body.options)).instance
         job = jobs[str(len(jobs))] = {"state": "waiting", "error": None, "created": iso(time.time())}
 

@@ -247,10 +247,11 @@ async def _answer_store_error(request: Request, error: Exception) -> JSONRespons
 
 async def _refuse_unknown_parameters(request: Request) -> None:
     """Refuse what would be ignored."""
-    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
-    for name in request.query_params:
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    for name, _ in request.query_params.multi_items():
         if name not in known:
-            raise Refused(422, f"{name[:40]}: unknown parameter", name[:40])
+            raise Refused(422, f"{name[:40]}: unknown parameter, or sent twice", name[:40])
+        known.remove(name)
 
 
 def _body(model: str, form: bool = False) -> dict[str, Any]:

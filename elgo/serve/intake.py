@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from anyio import CapacityLimiter
@@ -21,10 +27,12 @@ from elgo.serve.limits import SMALL_NODES, SMALL_SECONDS, Bodies, Limits
 from elgo.serve.models import Body, FileBody, JobBody, Options, StoredRequest
 from elgo.serve.problems import Checked, check_request
 from elgo.serve.runner import Runner
-from elgo.serve.store import QueueFull
 
 CHECKED_AT_ONCE = 2  # bodies that are parsed at the same time: it is all memory and processor
+MOST_KEYS = 100  # of a body: far more than there are
+_JSON, _FORM = "application/json", "multipart/form-data"
 FILE_FIELDS = ("capacity", "vehicles", "depot", "open", "first", "last")
+_STRINGS = re.compile(rb'("(?:[^"\\]|\\.)*+")(\s*:)?')  # of JSON; those before a colon are keys
 _TRUTH = {"true": True, "false": False}
 
 B = TypeVar("B", bound=Body)
@@ -37,14 +45,23 @@ class Intake:
         self.runner, self.limits = runner, limits
         self.bodies = Bodies(limits)
         self._parsing = CapacityLimiter(CHECKED_AT_ONCE)
+        self._checking = 0  # jobs that have arrived, and are not yet in the store or refused
 
     async def accept(self, request: Request, small: bool = False) -> str:
         """Return the id of the new job; Refused if there is something wrong with it, or too much to do.
 
         `small` is for those whose answer the client waits for.
         """
-        stored = await self._read(request)
-        return await run_sync(self._add, stored, small, limiter=self._parsing)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in (_JSON, _FORM):
+            raise Refused(415, f"Content-Type is {kind[:40]!r}, expected {_JSON} or {_FORM}", "Content-Type")
+        body = await self.bodies.read(request)
+        try:
+            with self._place():
+                parse = partial(_from_json, body) if kind == _JSON else await self._read_form(request, body)
+                return await run_sync(self._add, parse, small, limiter=self._parsing)
+        finally:
+            self.bodies.release(body)
 
     async def read_json(self, request: Request, model: type[B]) -> B:
         """Return the body of a request."""
@@ -54,53 +71,46 @@ class Intake:
         finally:
             self.bodies.release(body)
 
-    async def _read(self, request: Request) -> StoredRequest:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind == "application/json":
-            body = await self.read_json(request, JobBody)
-            return StoredRequest(instance=body.instance, options=body.options)
-        if kind == "multipart/form-data":
-            return await self._read_form(request)
-        expected = "expected application/json or multipart/form-data"
-        raise Refused(415, f"Content-Type is {kind[:40]!r}, {expected}", "Content-Type")
+    async def _read_form(self, request: Request, body: bytes) -> Callable[[], StoredRequest]:
+        """Return what makes a request of the file and the options of a form."""
+        form = Request(request.scope, partial(_receive, body))
+        async with form.form(
+            max_files=1, max_fields=len(FILE_FIELDS) + 1, max_part_size=self.limits.max_body
+        ) as fields:
+            file, texts = _split_form(fields)
+            return partial(_from_form, file.filename, await file.read(), texts)
 
-    async def _read_form(self, request: Request) -> StoredRequest:
-        """Return the file and the options of a form."""
-        body = await self.bodies.read(request)
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Keep a place in the queue for a job that is being checked; Refused if there is none.
+
+        The service has one event loop, and only that calls this: there are never more jobs than places.
+        """
+        if refused := self.refusal():
+            raise refused
+        self._checking += 1
         try:
-            form = Request(request.scope, partial(_receive, body))
-            async with form.form(
-                max_files=1, max_fields=len(FILE_FIELDS) + 1, max_part_size=self.limits.max_body
-            ) as fields:
-                file, texts = _split_form(fields)
-                data = await file.read()
-            return await run_sync(_from_form, file.filename, data, texts, limiter=self._parsing)
+            yield
         finally:
-            self.bodies.release(body)
+            self._checking -= 1
 
     def refusal(self) -> Refused | None:
         """Return the refusal of a new job if the queue is full; this takes no time."""
-        return self._too_busy() if self.runner.store.waiting()[0] >= self.limits.max_queue else None
-
-    def _too_busy(self) -> Refused:
-        """Return a refusal until half of the queue will be done."""
-        wait = min(60, max(1, math.ceil(self.runner.store.waiting()[1] / self.runner.workers / 2)))
+        waiting, seconds = self.runner.store.waiting()
+        if waiting + self._checking < self.limits.max_queue:
+            return None
+        wait = min(60, max(1, math.ceil(seconds / self.runner.workers / 2)))  # until half of the queue will be done
         message = f"{self.limits.max_queue} jobs wait already; try again in {wait} s"
         return Refused(429, message, headers={"Retry-After": str(wait)})
 
-    def _add(self, stored: StoredRequest, small: bool) -> str:
+    def _add(self, parse: Callable[[], StoredRequest], small: bool) -> str:
+        stored = parse()
         checked = check_request(stored, self.limits)
         if small:
             _check_small(checked)
         instance, id = checked.problem.instance, secrets.token_hex(8)
-        config, warnings = checked.config, checked.problem.warnings
-        try:
-            self.runner.store.add(
-                id, stored, instance.name, instance.problem, instance.size, config.time_limit, warnings,
-                self.limits.max_queue,
-            )  # fmt: skip
-        except QueueFull:
-            raise self._too_busy() from None
+        seconds, warnings = checked.config.time_limit, checked.problem.warnings
+        self.runner.store.add(id, stored, instance.name, instance.problem, instance.size, seconds, warnings)
         self.runner.wake()
         return id
 
@@ -118,11 +128,29 @@ class RefuseWhenFull:
         await (self.app if refused is None else refused.response())(scope, receive, send)
 
 
-def _parse(body: bytes, model: type[B]) -> B:
+def _parse(body: bytes, model: type[B], place: str = "") -> B:
+    """Return what a JSON text says; Refused if it is wrong, or has a key twice, of which one would be ignored."""
+    if body.count(b":") > MOST_KEYS and len(list(islice(_keys(body), MOST_KEYS + 1))) > MOST_KEYS:
+        raise Refused(422, f"the JSON has more than {MOST_KEYS} keys")  # each unknown one would take memory
     try:
-        return model.model_validate_json(body)
+        parsed = model.model_validate_json(body)
     except ValidationError as error:
-        raise from_validation(error) from None
+        raise from_validation(error, place) from None
+    for key, count in Counter(map(json.loads, _keys(body))).items():  # no two objects of a body have keys in common
+        if count > 1:
+            raise Refused(422, f"{key}: is sent twice", key)
+    return parsed
+
+
+def _keys(body: bytes) -> Iterator[bytes]:
+    """Yield the keys of all objects of a JSON text, in quotes."""
+    return (match[1] for match in _STRINGS.finditer(body) if match[2])
+
+
+def _from_json(body: bytes) -> StoredRequest:
+    """Return the request that a JSON body makes."""
+    job = _parse(body, JobBody)
+    return StoredRequest(instance=job.instance, options=job.options)
 
 
 def _split_form(fields: FormData) -> tuple[UploadFile, dict[str, str]]:
@@ -151,10 +179,7 @@ def _from_form(name: str | None, data: bytes, texts: dict[str, str]) -> StoredRe
         text = decode_text(data)
     except ValueError as error:
         raise Refused(422, f"file: {error}", "file") from None
-    try:
-        options = Options.model_validate_json(texts.get("options") or "{}")
-    except ValidationError as error:
-        raise from_validation(error, "options") from None
+    options = _parse((texts.get("options") or "{}").encode(), Options, "options")
     values: dict[str, object] = {"name": name, "text": text}
     for key in FILE_FIELDS:
         if key in texts:

@@ -24,7 +24,11 @@ class CountResponses:
                 self.counts[message["status"]] += 1
             await send(message)
 
-        await self.app(scope, receive, counted)
+        try:
+            await self.app(scope, receive, counted)
+        except Exception:  # which becomes a response further out
+            self.counts[500] += 1
+            raise
 
 
 def metrics_text(runner: Runner, responses: Counter[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from pydantic.config import JsonDict
@@ -13,6 +13,8 @@ State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Problem = Literal["tsp", "cvrp"]
 Routes = list[list[int]]
 Name = Annotated[str, Field(max_length=200)]
+T = TypeVar("T")
+Many = Annotated[list[T], Field(fail_fast=True)]  # the first error is reported: millions of them would fill the memory
 
 _EXAMPLE: JsonDict = {
     "instance": {
@@ -35,16 +37,16 @@ class InstanceBody(Body):
     """A TSP, or a CVRP if it has demands: then node 0 is the depot."""
 
     name: Name | None = Field(default=None, min_length=1)
-    coordinates: list[tuple[FiniteFloat, FiniteFloat]] | None = Field(
+    coordinates: Many[tuple[FiniteFloat, FiniteFloat]] | None = Field(
         default=None,
         description="x, y; or latitude, longitude if `latlon`. Beside a matrix they are only drawn.",
     )
     latlon: bool = Field(default=False, description="Costs are metres on the earth.")
-    matrix: list[list[FiniteFloat]] | None = Field(default=None, description="Costs, row = from; may be asymmetric.")
-    demand: list[FiniteFloat] | None = Field(default=None, description="Of every node; 0 for the depot.")
+    matrix: Many[Many[FiniteFloat]] | None = Field(default=None, description="Costs, row = from; may be asymmetric.")
+    demand: Many[FiniteFloat] | None = Field(default=None, description="Of every node; 0 for the depot.")
     capacity: FiniteFloat | None = Field(default=None, description="Of each vehicle.")
     vehicles: int | None = Field(default=None, ge=1, le=1_000_000, description="Most routes.")
-    names: list[Name] | None = Field(default=None, description="Of every node.")
+    names: Many[Name] | None = Field(default=None, description="Of every node.")
     open: bool = Field(default=False, description="Routes end at their last stop: the way back costs nothing.")
     first: int | None = Field(default=None, ge=0, description="Node at which the tour of a TSP begins.")
     last: int | None = Field(default=None, ge=0, description="Node at which it ends, from where it does not return.")
@@ -71,7 +73,9 @@ class Options(Body):
     start: Name | None = Field(default=None, description="Model to start the search from, such as elg.")
     policy_only: bool = Field(default=False, description="The best rollout of a model: no search, no time limit.")
     model: Name | None = Field(default=None, description="Model of `policy_only`; default: elg.")
-    warm_start: Routes | None = Field(default=None, description="Routes to start the search from, as in a solution.")
+    warm_start: Many[Many[int]] | None = Field(
+        default=None, description="Routes to start the search from, as in a solution."
+    )
 
 
 class JobBody(Body):

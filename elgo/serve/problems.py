@@ -27,6 +27,7 @@ from elgo.serve.models import FileBody, InstanceBody, Options, StoredRequest
 from elgo.solve.config import SolveConfig, check_warm_start
 
 DEFAULT_SECONDS = 5.0
+LINES_OF_A_STOP = 10  # of a CSV file, at most: more are refused before they are read
 
 # First words of the messages of Instance, and the fields of a request that they are about.
 _FIELDS = {"COORDS": "coordinates", "DIMENSION": "coordinates", "LAT": "coordinates", "LON": "coordinates"}
@@ -64,7 +65,11 @@ def make_problem(request: StoredRequest, limits: Limits | None = None) -> Proble
     """Return the problem of a request; the limits are those of a new one."""
     if request.file is not None:
         with _refusing("file", "file"):
-            problem, file = _parse_file(request.file), request.file
+            file = request.file
+            lines = file.text.count("\n")
+            if limits is not None and suffix_of(file.name) == ".csv" and lines > LINES_OF_A_STOP * limits.max_nodes:
+                raise ElgoError(f"{file.name}: has {lines} lines, but at most {limits.max_nodes} nodes are allowed")
+            problem = _parse_file(file)
             _check_size(problem.instance.size, limits)
             ended = with_named_ends(problem.instance, problem.stops, file.open, file.first, file.last)
             return problem._replace(instance=ended)

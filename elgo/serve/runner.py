@@ -39,8 +39,8 @@ class Running:
     """A job in the pool, or one that has left it and is not yet stored as ended."""
 
     job: Job
-    history: list[Improvement]
-    saved: int  # improvements that the store has
+    history: list[Improvement] = field(default_factory=list)
+    saved: int = 0  # improvements that the store has
     solution: Solution | None = None  # the best so far
     handle: PoolJob | None = None
     started: float | None = None  # Unix time at which a worker took it
@@ -49,6 +49,7 @@ class Running:
     loaded: float | None = None  # Unix time at which the first of them were
     stopped: bool = False
     late: bool = False  # it was stopped because it took too long
+    fault: str | None = None  # why it cannot be given to a worker
     lock: Lock = field(default_factory=Lock)
 
     @property
@@ -170,15 +171,17 @@ class Runner:
                 job = self.store.claim()
                 if job is None:
                     return
-                history = self.store.improvements(job.number)
-                running = self._running[job.id] = Running(job, history, len(history))
+                running = self._running[job.id] = Running(job)
             try:
                 self._submit(running)
-            except (Refused, ValueError) as error:  # of a store that an older version wrote
-                self._end(running, "failed", (), str(error))
+            except (Refused, ValueError, StoreError) as error:  # what is stored is damaged, or of an older version
+                running.fault, running.finished = str(error), time.time()
+                self._wake.set()
 
     def _submit(self, running: Running) -> None:
         job = running.job
+        running.history = self.store.improvements(job.number)
+        running.saved = len(running.history)
         checked = check_request(self.store.request(job.number), _ANY)
         instance, warm_start = checked.problem.instance, checked.warm_start
         config = share_resources(replace(checked.config, time_limit=job.seconds), self.workers)
@@ -227,6 +230,8 @@ class Runner:
 
     def _finish_ended(self) -> None:
         for running in list(self._running.values()):
+            if running.fault is not None:
+                self._end(running, "failed", (), running.fault)
             if running.handle is None or running.finished is None:
                 continue
             try:

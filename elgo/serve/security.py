@@ -6,7 +6,6 @@ import base64
 import binascii
 import secrets
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -73,7 +72,7 @@ def is_cross_site(headers: Headers, origins: Sequence[str]) -> bool:
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
 def _has_token(headers: Headers, token: str) -> bool:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 
+from pydantic import TypeAdapter, ValidationError
+
 from elgo.problem.errors import ElgoError
 from elgo.serve.models import Problem, State, StoredRequest
 from elgo.solve.result import Improvement
@@ -39,12 +41,11 @@ CREATE INDEX IF NOT EXISTS improvements_by_job ON improvements (job);
 _COLUMNS = "number, id, created, state, name, problem, nodes, seconds, spent, started, finished, cost, warnings, error"
 
 
+VERSION = 0  # of the tables
+
+
 class StoreError(Exception):
     """The store cannot be read or written, for instance because the disk is full."""
-
-
-class QueueFull(Exception):
-    """As many jobs wait as may."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class Job:
     cost: float | None
     warnings: tuple[str, ...]
     error: str | None
+
+
+_JOB = TypeAdapter(Job)
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,11 @@ class Store:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(file, timeout=0.5, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            _check_kind(self._connection)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_TABLES)
+            self._connection.execute(f"SELECT {_COLUMNS}, request, routes FROM jobs LIMIT 0")  # fails if one is missing
             self._connection.execute("BEGIN IMMEDIATE")  # takes the lock, which is kept
             self._connection.execute("COMMIT")
             # In memory, since every refusal looks at it. Only this process changes the file.
@@ -98,7 +104,7 @@ class Store:
         except sqlite3.OperationalError as error:
             reason = "another server uses it" if "locked" in str(error) else str(error)
             raise ElgoError(f"{file}: the store cannot be opened: {reason}") from None
-        except (sqlite3.DatabaseError, OSError) as error:
+        except (sqlite3.DatabaseError, OSError, ElgoError) as error:
             raise ElgoError(f"{file}: the store cannot be opened: {error}") from None
 
     def close(self) -> None:
@@ -122,23 +128,18 @@ class Store:
                 raise StoreError(f"the store cannot be written: {error}") from error
 
     def _rows(self, query: str, *values: object) -> list[tuple]:
-        with self._lock:
-            try:
-                return self._connection.execute(query, values).fetchall()
-            except sqlite3.Error as error:
-                raise StoreError(f"the store cannot be read: {error}") from error
+        with self._lock, _reading():
+            return self._connection.execute(query, values).fetchall()
 
     # New jobs.
 
     def add(
         self, id: str, request: StoredRequest, name: str, problem: str, nodes: int, seconds: float | None,
-        warnings: Sequence[str], most_waiting: int,
+        warnings: Sequence[str],
     ) -> None:  # fmt: skip
-        """Add a job that waits; QueueFull if there are as many as may wait."""
+        """Add a job that waits."""
         blob = zlib.compress(request.model_dump_json(exclude_defaults=True).encode(), 1)
         with self._lock:
-            if len(self._waiting) >= most_waiting:
-                raise QueueFull
             with self._transaction() as connection:
                 connection.execute(
                     "INSERT INTO jobs (id, created, state, name, problem, nodes, seconds, request, warnings) "
@@ -222,12 +223,14 @@ class Store:
     def request(self, number: int) -> StoredRequest:
         """Return what was asked for."""
         ((blob,),) = self._rows("SELECT request FROM jobs WHERE number = ?", number)
-        return StoredRequest.model_validate_json(zlib.decompress(blob))
+        with _reading():
+            return StoredRequest.model_validate_json(zlib.decompress(blob))
 
     def routes(self, number: int) -> Routes | None:
         """Return the best solution so far."""
         ((blob,),) = self._rows("SELECT routes FROM jobs WHERE number = ?", number)
-        return None if blob is None else tuple(map(tuple, json.loads(zlib.decompress(blob))))
+        with _reading():
+            return None if blob is None else tuple(map(tuple, json.loads(zlib.decompress(blob))))
 
     def improvements(self, number: int) -> list[Improvement]:
         """Return the history of the best solution."""
@@ -258,4 +261,23 @@ def _save(connection: sqlite3.Connection, change: Change) -> None:
 
 def _job(row: tuple) -> Job:
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    return Job(**values | {"warnings": tuple(json.loads(values["warnings"]))})
+    with _reading():
+        return _JOB.validate_python(values | {"warnings": json.loads(values["warnings"])})
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raise StoreError for what cannot be read or has been damaged."""
+    try:
+        yield
+    except (sqlite3.Error, zlib.error, ValueError) as error:
+        reason = "a job in it is damaged" if isinstance(error, ValidationError) else error
+        raise StoreError(f"the store cannot be read: {reason}") from error
+
+
+def _check_kind(connection: sqlite3.Connection) -> None:
+    """Raise ElgoError for a database of another program, or of a later version of this one."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if not tables <= {"jobs", "improvements"} or version != VERSION:
+        raise ElgoError("it is of another program or version")

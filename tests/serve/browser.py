@@ -78,8 +78,17 @@ class Page:
         return str(self.run("return document.querySelector(arguments[0])?.href ?? ''", selector))
 
     def click(self, selector: str) -> None:
-        """Click the first element."""
-        self.find(selector).click()
+        """Click the first element; the next one if the page takes it away meanwhile."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        def clicked() -> bool:
+            try:
+                self.find(selector).click()
+            except StaleElementReferenceException:
+                return False
+            return True
+
+        wait_until(clicked)
 
     def choose(self, value: str) -> None:
         """Choose a radio button, by the label around it."""

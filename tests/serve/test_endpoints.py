@@ -73,7 +73,7 @@ def test_a_matrix_may_be_asymmetric(client: httpx.Client) -> None:
     ],
 )
 def test_trivial_instances(client: httpx.Client, instance: dict[str, Any], routes: list[list[int]]) -> None:
-    job = client.post("/solve", json={"instance": instance, "options": {"seconds": 0.1}}).json()
+    job = ended(client, submit(client, instance))
     assert job["state"] == "finished", job["error"]
     assert sorted(map(sorted, job["solution"]["routes"])) == routes
     for suffix in ("sol", "csv", "json"):
@@ -121,7 +121,7 @@ def test_open_routes_and_fixed_ends(client: httpx.Client) -> None:
         (loads, 10),
         (loads | {"open": True}, 5),
     ):
-        job = client.post("/solve", json={"instance": line | changes, "options": {"seconds": 0.1}}).json()
+        job = ended(client, submit(client, line | changes))
         assert job["solution"]["cost"] == sum(job["solution"]["lengths"]) == cost
         assert job["instance"]["open"] == (cost != 10)
         assert (job["instance"]["first"], job["instance"]["last"]) == (changes.get("first"), changes.get("last"))
@@ -132,8 +132,8 @@ def test_open_routes_and_fixed_ends(client: httpx.Client) -> None:
 def test_ends_of_a_file(client: httpx.Client) -> None:
     text = "id,x,y\n" + "".join(f"s{k},{k},0\n" for k in range(6))
     for fields, cost in (({"open": "true"}, 5), ({"first": "s2", "last": "s5", "open": "false"}, 7)):
-        answer = client.post("/solve", files={"file": ("line.csv", text.encode())}, data=fields)
-        assert answer.json()["solution"]["cost"] == cost, answer.text
+        answer = client.post("/jobs", files={"file": ("line.csv", text.encode())}, data=fields)
+        assert ended(client, answer.json()["id"])["cost"] == cost
 
 
 def test_solve_waits(client: httpx.Client) -> None:

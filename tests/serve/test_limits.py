@@ -7,7 +7,9 @@ import base64
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -18,6 +20,7 @@ from starlette.datastructures import Headers
 
 from elgo.serve.app import create_app
 from elgo.serve.limits import Limits
+from elgo.serve.metrics import CountResponses
 from elgo.serve.runner import Runner
 from elgo.serve.security import is_cross_site
 from elgo.serve.store import Store
@@ -40,7 +43,9 @@ def test_a_full_queue(tmp_path: Path) -> None:
         assert client.delete(f"/jobs/{waiting[0]}").json()["state"] == "stopped"
         assert client.get(f"/jobs/{waiting[0]}").json()["solution"] is None
         assert client.get(f"/jobs/{waiting[0]}/solution.sol").status_code == 404
-        submit(client, tsp())  # there is a place again
+        with ThreadPoolExecutor(8) as threads:  # there is one place again
+            answers = list(threads.map(lambda _: client.post("/jobs", json={"instance": cvrp(1000)}), range(8)))
+        assert sorted(answer.status_code for answer in answers) == [202, *[429] * 7]
 
 
 def test_a_token(tmp_path: Path) -> None:
@@ -82,6 +87,7 @@ def test_cross_site_requests(client: httpx.Client) -> None:
         ({"origin": "http://here:8000", "host": "here:8000"}, False),
         ({"origin": "http://there", "host": "here:8000"}, True),
         ({"origin": "null", "host": "here:8000"}, True),
+        ({"origin": "http://[", "host": "here:8000"}, True),
         ({"origin": "https://allowed.example", "host": "here"}, False),
         ({"origin": "https://public.example", "host": "here", "sec-fetch-site": "same-origin"}, False),
         ({"sec-fetch-site": "same-site"}, True),
@@ -139,3 +145,13 @@ def test_a_client_that_goes_away_does_not_end_the_job(impatient: str) -> None:
         client.post("/solve", json={"instance": cvrp(), "options": {"seconds": 1.5}}, timeout=0.5)
     (row,) = wait_until(lambda: client.get("/jobs").json())
     assert ended(client, row["id"])["state"] == "finished"
+
+
+def test_errors_are_counted() -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError
+
+    counts: Counter[int] = Counter()
+    with pytest.raises(RuntimeError):
+        asyncio.run(CountResponses(broken, counts)({}, None, None))  # type: ignore[arg-type]
+    assert counts == {500: 1}

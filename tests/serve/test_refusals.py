@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import tracemalloc
 from typing import Any
 
 import httpx
 import pytest
-from servers import cvrp, tsp
+from servers import cvrp, ended, submit, tsp
+
+from elgo.serve.errors import Refused
+from elgo.serve.intake import _parse
+from elgo.serve.models import JobBody
 
 TIME_WINDOWS = "x,y,demand,ready_time,due_date\n0,0,0,0,9\n1,1,2,0,5\n2,2,2,1,4\n"
 SQUARE = [[0, 0], [0, 1], [1, 1], [1, 0]]
@@ -62,10 +68,49 @@ def test_bodies(client: httpx.Client, body: dict[str, Any], field: str, words: s
         assert "\n" not in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ('{"instance": {"matrix": [[0]]}, "instance": {"matrix": [[0]]}}', "instance"),
+        ('{"instance": {"matrix": [[0]], "matrix" : [[0]]}}', "matrix"),
+        (r'{"instance": {"matrix": [[0]]}, "options": {"seed": 1, "s\u0065ed": 2}}', "seed"),
+    ],
+)
+def test_keys_that_are_sent_twice(client: httpx.Client, body: str, key: str) -> None:
+    answer = client.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json() == {"error": f"{key}: is sent twice", "field": key}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"instance": {"coordinates": [' + "[]," * 600_000 + "[]]}}", "instance.coordinates.0.0"),
+        ('{"instance": {"matrix": [[' + '"",' * 600_000 + '""]]}}', "instance.matrix.0.0"),
+        ('{"instance": {"names": [' + "1," * 900_000 + "1]}}", "instance.names.0"),
+        ('{"instance": {' + ",".join(f'"{i}":0' for i in range(150_000)) + "}}", "more than 100 keys"),
+    ],
+    ids=["coordinates", "matrix", "names", "keys"],
+)
+def test_a_million_mistakes_take_no_memory(text: str, words: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(Refused, match=re.escape(words)):
+        _parse(text.encode(), JobBody)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20 * len(text)
+
+
+def test_a_name_may_look_like_a_key(client: httpx.Client) -> None:
+    body = {"instance": {"name": '"seed": 1, "seed"', "matrix": [[0]]}, "options": {"seed": 1, "seconds": 0.1}}
+    assert client.post("/jobs", json=body).status_code == 202
+
+
 FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({}, {"options": "{}"}, "file", "missing"),
     ({"file": ("a.txt", b"x")}, {}, "file", "suffix is '.txt'"),
     ({"file": ("a.csv", b"x,y\n0,zero\n")}, {}, "file", "a.csv: row 1"),
+    ({"file": ("a.csv", b"x,y\n" + b"0,0\n" * 30_000)}, {}, "file", "has 30001 lines, but at most 2000 nodes"),
     ({"file": ("a.csv", b"\x00\x01")}, {}, "file", "not a text file"),
     ({"file": ("a.csv", TIME_WINDOWS.encode())}, {}, "file", "ready_time"),
     ({"file": ("../../etc/passwd", b"x")}, {}, "file", "passwd: suffix is ''"),
@@ -76,6 +121,7 @@ FORMS: list[tuple[dict[str, Any], dict[str, str], str, str]] = [
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"last": "nine"}, "file", "last is nine, but no stop has this id"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": "{"}, "options", "Invalid JSON"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": '{"fast": 1}'}, "options.fast", "not permitted"),
+    ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"options": '{"seed": 1, "seed": 2}'}, "seed", "sent twice"),
     ({"file": ("a.csv", b"x,y\n0,0\n1,1\n2,0\n")}, {"fast": "1"}, "fast", "expected file, options"),
 ]
 
@@ -99,6 +145,7 @@ def test_other_requests(client: httpx.Client) -> None:
         (client.get("/jobs?limit=0"), 422),
         (client.get("/jobs?limit=x"), 422),
         (client.get("/jobs?limits=5"), 422),
+        (client.get("/jobs?limit=5&limit=6"), 422),
         (client.put("/jobs"), 405),
         (client.post("/solve", json={"instance": tsp(1001)}), 422),
         (client.post("/solve", json={"instance": tsp(), "options": {"seconds": 11}}), 422),
@@ -117,7 +164,8 @@ def test_large_bodies(client: httpx.Client) -> None:
 
 
 def test_geojson_needs_places(client: httpx.Client) -> None:
-    job = client.post("/solve", json={"instance": tsp(), "options": {"seconds": 0.1}}).json()
-    answer = client.get(f"/jobs/{job['id']}/solution.geojson")
+    id = submit(client, tsp())
+    ended(client, id)
+    answer = client.get(f"/jobs/{id}/solution.geojson")
     assert answer.status_code == 422
     assert "latitude" in answer.json()["error"]

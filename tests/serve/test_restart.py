@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -15,6 +18,7 @@ import pytest
 from commands import elgo_command
 from servers import ROOT, check_solution, cvrp, ended, events_of, serving, submit, tsp, wait_until
 
+from elgo.problem.errors import ElgoError
 from elgo.serve.models import InstanceBody, Options, StoredRequest
 from elgo.serve.store import Change, Store
 
@@ -160,7 +164,7 @@ def test_old_jobs_are_deleted(tmp_path: Path) -> None:
     store = Store(tmp_path / "jobs.sqlite")
     request = StoredRequest(instance=InstanceBody(coordinates=[(0.0, 0.0), (1.0, 1.0)]), options=Options())
     for id, age in (("old", 40), ("young", 20), ("newest", 50)):  # days
-        store.add(id, request, id, "tsp", 2, 5.0, [], 9)
+        store.add(id, request, id, "tsp", 2, 5.0, [])
         job = store.claim()
         assert job is not None
         store.finish(Change(job.number, 1.0, None), time.time() - 86_400 * age, "finished", (), None)
@@ -169,3 +173,39 @@ def test_old_jobs_are_deleted(tmp_path: Path) -> None:
         client = server.client()
         wait_until(lambda: client.get("/jobs/old").status_code == 404)
         assert [job["id"] for job in client.get("/jobs").json()] == ["newest", "young"]
+
+
+def test_a_damaged_store_fails_its_jobs_and_no_others(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.sqlite"
+    store = Store(file)
+    request = StoredRequest(instance=InstanceBody.model_validate_json(json.dumps(cvrp())), options=Options(seconds=0.1))
+    for id in ("request", "routes", "state", "whole"):
+        store.add(id, request, id, "cvrp", 21, 0.1, [])
+    store.close()
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("UPDATE jobs SET request = x'00' WHERE id = 'request'")
+        connection.execute("UPDATE jobs SET routes = x'00' WHERE id = 'routes'")
+        connection.execute("UPDATE jobs SET state = 'odd' WHERE id = 'state'")
+    with serving(file) as server:
+        client = server.client()
+        assert ended(client, "whole")["state"] == "finished"
+        for id in ("request", "routes", "state"):
+            wait_until(lambda: client.get("/metrics").text.count('elgo_jobs_total{state="failed"} 2'))
+            answer = client.get(f"/jobs/{id}")
+            assert answer.status_code == 507
+            assert answer.json()["error"].startswith("the store cannot be read: ")
+        assert ended(client, submit(client, tsp()))["state"] == "finished"
+        assert server.terminate() == 0
+    assert not [line for line in server.lines if "Traceback" in line]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["ALTER TABLE jobs DROP COLUMN spent", "CREATE TABLE bookmarks (name TEXT)", "PRAGMA user_version = 99"],
+)
+def test_a_store_of_another_program_or_version(tmp_path: Path, change: str) -> None:
+    Store(tmp_path / "jobs.sqlite").close()
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)) as connection:
+        connection.execute(change)
+    with pytest.raises(ElgoError, match=r"jobs.sqlite: the store cannot be opened: (no such column|it is of another)"):
+        Store(tmp_path / "jobs.sqlite")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from elgo.serve.models import InstanceBody, Options, StoredRequest
-from elgo.serve.store import Change, QueueFull, Store
+from elgo.serve.store import Change, Store
 from elgo.solve.result import Improvement
 
 REQUEST = StoredRequest(instance=InstanceBody.model_validate_json('{"matrix": [[0, 1], [1, 0]]}'), options=Options())
 
 
-def add(store: Store, id: str, most: int = 9) -> None:
+def add(store: Store, id: str) -> None:
     """Add a job."""
-    store.add(id, REQUEST, "name", "tsp", 2, 5.0, ["warned"], most)
+    store.add(id, REQUEST, "name", "tsp", 2, 5.0, ["warned"])
 
 
 def test_jobs_are_claimed_in_order_and_once(tmp_path: Path) -> None:
@@ -26,17 +24,6 @@ def test_jobs_are_claimed_in_order_and_once(tmp_path: Path) -> None:
     assert not store.stop_waiting("b")
     assert [job and job.id for job in (store.claim(), store.claim(), store.claim())] == ["a", "c", None]
     assert [(job.id, job.state) for job in store.latest(2)] == [("c", "running"), ("b", "stopped")]
-
-
-def test_the_queue_is_bounded(tmp_path: Path) -> None:
-    store = Store(tmp_path / "jobs.sqlite")
-    add(store, "a", 2)
-    add(store, "b", 2)
-    assert store.waiting() == (2, 10.0)
-    with pytest.raises(QueueFull):
-        add(store, "c", 2)
-    store.claim()
-    add(store, "c", 2)
 
 
 def test_old_jobs_are_deleted_but_never_the_newest_or_those_that_have_not_ended(tmp_path: Path) -> None:

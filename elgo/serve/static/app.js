@@ -113,6 +113,7 @@ async function start(methods) {
   try {
     const ids = [];
     for (const method of methods) ids.push(await form.send(form.options(method)));
+    if (byId("views").getBoundingClientRect().top > innerHeight / 2) byId("views").scrollIntoView(); // on a phone
     location.hash = ids.length === 2 ? `job=${ids[0]}&with=${ids[1]}` : `job=${ids[0]}`;
     listJobs();
   } catch (error) {
@@ -128,34 +129,41 @@ function named() {
   return ["job", "with"].map((key) => address.get(key)).filter(Boolean);
 }
 
+// Brings the list of jobs up to date. A job's row stays the same element, which keeps the focus.
 async function listJobs() {
   const jobs = await getJSON("/jobs?limit=20");
   byId("no-jobs").hidden = jobs.length > 0;
   const list = byId("jobs");
+  const rows = new Map([...list.children].map((row) => [row.dataset.id, row]));
+  for (const [id, row] of rows) if (!jobs.some((job) => job.id === id)) row.remove();
   jobs.forEach((job, place) => {
-    const [row, old] = [jobRow(job), list.children[place]];
-    if (!old) list.append(row);
-    else if (!old.isEqualNode(row)) old.replaceWith(row); // a row that says the same stays, and keeps the focus
+    const row = rows.get(job.id) ?? jobRow(job.id);
+    if (list.children[place] !== row) list.insertBefore(row, list.children[place] ?? null);
+    fillRow(row, job);
   });
-  while (list.children.length > jobs.length) list.lastChild.remove();
 }
 
-function jobRow(job) {
-  const item = element("li");
-  const link = element("a", "", job.name || job.id);
+function jobRow(id) {
+  const row = element("li");
+  row.dataset.id = id;
+  row.append(element("a"), element("span", "hint"), element("a", "beside", "beside"));
+  return row;
+}
+
+function fillRow(row, job) {
+  const [link, about, beside] = row.children;
+  const name = job.name || job.id;
+  link.textContent = name;
   link.href = `#job=${job.id}`;
   if (named().includes(job.id)) link.setAttribute("aria-current", "true");
+  else link.removeAttribute("aria-current");
   const cost = job.cost == null ? "" : `, cost ${number(job.cost)}`;
   const state = job.state === "finished" ? "" : `, ${job.state}`;
-  item.append(link, element("span", "hint", `${job.problem.toUpperCase()}, ${job.nodes} nodes${cost}${state}`));
+  about.textContent = `${job.problem.toUpperCase()}, ${job.nodes} nodes${cost}${state}`;
   const shown = runs[0]?.job;
-  if (runs.length === 1 && shown && shown.id !== job.id && shown.name === job.name) {
-    const compare = element("a", "beside", "beside");
-    compare.href = `#job=${shown.id}&with=${job.id}`;
-    compare.setAttribute("aria-label", `Show ${job.name || job.id} beside the current run`);
-    item.append(compare);
-  }
-  return item;
+  beside.hidden = !(runs.length === 1 && shown && shown.id !== job.id && shown.name === job.name);
+  beside.href = `#job=${shown?.id}&with=${job.id}`;
+  beside.setAttribute("aria-label", `Show ${name} beside the current run`);
 }
 
 async function showHealth() {

@@ -50,7 +50,7 @@ export class CostChart {
         cost: { range: () => this.range() },
       },
       axes: [
-        { ...axis, splits: () => TICKS, values: (_, ticks) => ticks.map(seconds), filter: (_, ticks) => ticks, size: 32 },
+        { ...axis, splits: (_plot, _axis, low, high) => TICKS.filter((tick) => tick >= low && tick <= high), values: (_, ticks) => ticks.map(seconds), filter: (_, ticks) => ticks, size: 32 },
         { ...axis, scale: "cost", size: 70, values: (_, ticks) => ticks.map(number) },
         ...(bestKnown ? [gap] : []),
       ],

@@ -67,15 +67,20 @@ export class Replay {
     if (this.timer || !this.steps.length) return this.stop();
     if (this.at === this.steps.length) this.go(0);
     this.timer = setInterval(() => this.go(this.at + 1), PACE);
-    this.parent.querySelector(".play").textContent = "Pause";
+    this.showPlaying(true);
     return undefined;
   }
 
   stop() {
     clearInterval(this.timer);
     this.timer = null;
-    const button = this.parent.querySelector(".play");
-    if (button) button.textContent = "Play";
+    this.showPlaying(false);
+  }
+
+  // Screen readers say each step, but not while it plays.
+  showPlaying(playing) {
+    this.parent.querySelector(".play").textContent = playing ? "Pause" : "Play";
+    this.parent.querySelector(".where").setAttribute("aria-live", playing ? "off" : "polite");
   }
 
   close() {

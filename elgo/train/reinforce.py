@@ -83,14 +83,14 @@ class Reinforce:
         batch = make_batch(mine or tasks)
         return Instances(tasks, mine, batch.pin_memory() if self.processes.device.type == "cuda" else batch)
 
-    def distribution(self, state: RunState | DataKey, rng: np.random.Generator) -> str:
+    def distribution(self, key: DataKey, rng: np.random.Generator) -> str:
         """Return the distribution of a step's instances: the next given one, or one drawn by the validation gaps."""
         if self.config.data.distribution != "adaptive":
             given = self.config.data.distribution.split(",")
-            return given[state.step % len(given)]
+            return given[key.step % len(given)]
         sets = self.config.validation.sets
         gaps = dict[str, float]()  # of the first set of each distribution
-        for name, gap in zip(sets, state.gaps or (0.0,) * len(sets), strict=True):
+        for name, gap in zip(sets, key.gaps or (0.0,) * len(sets), strict=True):
             gaps.setdefault(parse_set(name)[0], gap / 100)
         return str(rng.choice(list(gaps), p=distribution_probabilities(list(gaps.values()))))
 

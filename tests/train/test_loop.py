@@ -39,8 +39,8 @@ from elgo.train.config import (
 from elgo.train.loop import Trainer, train
 from elgo.train.prefetch import Prefetch
 from elgo.train.processes import Processes
-from elgo.train.reinforce import Reinforce
-from elgo.train.run import RunFolder, RunLog, RunState, read_log, versions
+from elgo.train.reinforce import DataKey, Reinforce
+from elgo.train.run import RunFolder, RunLog, read_log, versions
 from elgo.train.validate import ValidationGaps
 
 ROOT = Path(__file__).parents[2]
@@ -400,12 +400,12 @@ def test_the_adaptive_scheduler_draws_by_the_last_gaps(tmp_path: Path) -> None:
     sets = ValidationConfig(("uniform-10-2", "cluster-10-2", "mixture-10-2", "uniform-20-2"))
     trainer = trainer_for(tmp_path, replace(config, data=data, validation=sets))
     assert isinstance(trainer.method, Reinforce)
-    rng, state = np.random.default_rng(0), RunState()
-    even = [trainer.method.distribution(state, rng) for _ in range(600)]
+    rng = np.random.default_rng(0)
+    even = [trainer.method.distribution(DataKey(0, ()), rng) for _ in range(600)]
     assert all(160 < even.count(name) < 240 for name in ("uniform", "cluster", "mixture"))
     # in percent: cluster is 8 times as likely as the others, and the second uniform set is only watched
-    state.gaps = (0.0, 100 * np.log(8.0), 0.0, 900.0)
-    drawn = [trainer.method.distribution(state, rng) for _ in range(600)]
+    gaps = (0.0, 100 * np.log(8.0), 0.0, 900.0)
+    drawn = [trainer.method.distribution(DataKey(0, gaps), rng) for _ in range(600)]
     assert 440 < drawn.count("cluster") < 520
 
 
@@ -414,7 +414,7 @@ def test_distributions_in_turn(tmp_path: Path) -> None:
     trainer = trainer_for(tmp_path, replace(config, data=replace(config.data, distribution="set_x,uniform")))
     assert isinstance(trainer.method, Reinforce)
     rng = np.random.default_rng(0)
-    found = [trainer.method.distribution(RunState(step=step), rng) for step in range(4)]
+    found = [trainer.method.distribution(DataKey(step, ()), rng) for step in range(4)]
     assert found == ["set_x", "uniform", "set_x", "uniform"]
 
 

@@ -158,7 +158,8 @@ async def load(url: str, pid: int, clients: int, seconds: float) -> Measured:
     """Return what so many clients see within so many seconds."""
     measured = Measured()
     jobs = [(instance, limit, as_body(instance, limit)) for instance in make_instances() for limit in LIMITS]
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    # The service closes connections that are idle for 5 s: a client that is late would use a closed one.
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients, keepalive_expiry=2)
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         process.submit(probe, url, 0.0).result()  # it has started
         async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as http:

@@ -11,6 +11,7 @@ from threading import Event
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -176,19 +177,19 @@ def _add_reading(app: FastAPI, jobs: Jobs, runner: Runner, closing: Event) -> No
         headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
         return Response(file.text, media_type=file.media_type, headers=headers)
 
+    one_at_a_time = CapacityLimiter(1)  # or many of them would keep all threads, and all other requests would wait
+
     @app.get("/jobs/{id}/trace", responses=_NOT_FOUND)
-    def trace(id: str, start: Start = None) -> TraceView:
+    async def trace(id: str, start: Start = None) -> TraceView:
         """Return every step of one greedy construction by the policy, with the scores of its parts."""
-        number = jobs.find(id).number
-        options = jobs.asked(number).options
-        return trace_construction(jobs.asked(number).problem.instance, options.model or options.start or "elg", start)
+        return await run_sync(_trace, jobs, id, start, limiter=one_at_a_time)
 
 
 def _add_others(app: FastAPI, runner: Runner, responses: Counter[int], token: bool) -> None:
     """Add the endpoints that watch the service."""
 
     @app.get("/health")
-    def health() -> HealthView:
+    async def health() -> HealthView:
         """Return that the service answers; needs no token."""
         waiting, _ = runner.store.waiting()
         return HealthView(version=__version__, workers=runner.workers, waiting=waiting, token=token)
@@ -227,6 +228,11 @@ async def _wait_for_end(jobs: Jobs, runner: Runner, id: str, seconds: float, clo
             return True
         await asyncio.sleep(POLL_SECONDS)
     return False
+
+
+def _trace(jobs: Jobs, id: str, start: int | None) -> TraceView:
+    asked = jobs.asked(jobs.find(id).number)
+    return trace_construction(asked.problem.instance, asked.options.model or asked.options.start or "elg", start)
 
 
 def _generate(body: GenerateBody) -> GeneratedView:

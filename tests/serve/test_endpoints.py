@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 from commands import CVRP, TSP
-from servers import check_solution, cvrp, ended, events_of, submit, tsp
+from servers import check_solution, cvrp, ended, events_of, submit, tsp, wait_until
 
 import elgo
 from elgo.problem.files.solutions import parse_sol, parse_tour
@@ -216,6 +217,17 @@ def test_a_trace_is_short(client: httpx.Client) -> None:
     id = submit(client, tsp(301))
     assert client.get(f"/jobs/{id}/trace").status_code == 422
     client.delete(f"/jobs/{id}")
+
+
+def test_many_traces_do_not_stop_the_service(client: httpx.Client) -> None:
+    id = submit(client, tsp(60))
+    ended(client, id)
+    with ThreadPoolExecutor(60) as threads:
+        traces = [threads.submit(client.get, f"/jobs/{id}/trace") for _ in range(60)]
+        wait_until(lambda: any(trace.done() for trace in traces))
+        assert client.get("/health").status_code == client.get(f"/jobs/{id}").status_code == 200
+        assert sum(trace.done() for trace in traces) < 40
+    assert all(trace.result().status_code == 200 for trace in traces)
 
 
 def test_the_latest_jobs(client: httpx.Client) -> None:

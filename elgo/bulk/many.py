@@ -140,14 +140,19 @@ def one_thread(config: SolveConfig) -> SolveConfig:
     return config if config.threads else replace(config, threads=1)
 
 
-def describe_settings(config: SolveConfig) -> str:
-    """Return what decides the answers in one line: the fields that are not as usual, and the weights of a model."""
+def describe_settings(config: SolveConfig, capacity: float | None = None) -> str:
+    """Return what decides the answers in one line: the fields that are not as usual, and the weights of a model.
+
+    `capacity` is that of inputs which do not state it.
+    """
     config = one_thread(config)
     named = []
     for it in fields(config):
         value = getattr(config, it.name)
         if value != it.default and it.name not in ("memory_gb", "device", "start", "model"):
             named.append(f"{it.name}={value}")
+    if capacity is not None:
+        named.append(f"capacity={capacity:g}")
     if config.policy is not None:
         named.append(f"model={_model_text(config)}")
     return ", ".join(named)

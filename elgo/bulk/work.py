@@ -12,6 +12,8 @@ from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result
 from elgo.solve.worker import describe_bug
 
+MOST_INSTANCES = 10**9  # of an input: outputs count them by a byte each
+
 
 class Item(NamedTuple):
     """One instance of an input: itself, a function that makes it in the worker, or the error that reading it was."""

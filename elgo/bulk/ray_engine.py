@@ -165,7 +165,7 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Raise ElgoError if nothing at an address with a port speaks as Ray does, which would try for a quarter of an hour."""
+    """Raise ElgoError if what is at HOST:PORT does not speak as Ray does: Ray would try for a quarter of an hour."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return

@@ -238,7 +238,7 @@ def _generated(text: str) -> Source:
         if problem not in PROBLEMS:
             raise ElgoError(f"problem is {problem!r}, expected tsp or cvrp: {GENERATED}")
         if kind == "kool" and len(parts) <= 1:
-            return _kool(problem, _number("count", *parts, most=KOOL_COUNT) if parts else KOOL_COUNT)
+            return _kool(problem, _number("count", parts[0], most=KOOL_COUNT) if parts else KOOL_COUNT)
         if kind == "kool" or not 2 <= len(parts) <= 4:
             raise ElgoError(f"expected {GENERATED}")
         n, count = _number("N", parts[0], most=MOST_NODES), _number("count", parts[1])

@@ -139,14 +139,22 @@ def best_costs(measured: Sequence[Measured], known: Sequence[float]) -> np.ndarr
     return np.array([known, *table], float).min(axis=0)
 
 
-def make_table(title: str, found: Sequence[Point]) -> Table:
-    """Return the table of one problem; * marks the Pareto front."""
-    front = {point.method for point in pareto_front(found)}
-    rows = []
-    for point in found:
-        mark = "*" if point.method in front else ""
-        rows.append((point.method, f"{point.rate:.1f}", f"{point.gap:.2f}", str(point.failed), mark))
-    return Table(title, ("method", "instances/s", "mean gap %", "failed", "front"), tuple(rows))
+def make_table(sets: dict[ProblemName, list[Point]], names: Sequence[str]) -> Table:
+    """Return a row for each method: rate and mean gap on each problem; * marks the Pareto front."""
+    header, columns = ["method"], []
+    for problem, found in sets.items():
+        header += [f"{problem.upper()}{N} per second", "mean gap %"]
+        front = {point.method for point in pareto_front(found)}
+        cells = {}
+        for point in found:
+            more = " *" * (point.method in front) + f" ({point.failed} failed)" * (point.failed > 0)
+            cells[point.method] = (
+                f"{point.rate:.0f}" if point.rate >= 100 else f"{point.rate:.1f}",
+                f"{point.gap:.2f}{more}",
+            )
+        columns.append(cells)
+    rows = [(name, *(cell for cells in columns for cell in cells.get(name, ("-", "-")))) for name in names]
+    return Table("Gap and rate of each method; * on the Pareto front", tuple(header), tuple(rows))
 
 
 def kind_of(method: str) -> str:
@@ -158,7 +166,9 @@ def kind_of(method: str) -> str:
     return "our search" if family(method) == SEARCH else "the policy"
 
 
-def plot(path: Path, title: str, sets: dict[str, list[Point]], extra: dict[str, list[Point]] | None = None) -> None:
+def plot(
+    path: Path, title: str, sets: dict[ProblemName, list[Point]], extra: dict[ProblemName, list[Point]] | None = None
+) -> None:
     """Draw gap against rate for each problem, with the Pareto front as a line; `extra` are calculated points."""
     figure = Figure(figsize=(12, 6), layout="constrained")
     figure.suptitle(title)
@@ -249,17 +259,18 @@ def measure_all(methods: Sequence[Method], count: int, file: Path) -> list[Measu
 def write_results(
     folder: Path, measured: Sequence[Measured], methods: Sequence[Method], known: dict[ProblemName, list[float]]
 ) -> None:
-    """Write the tables and both plots; `known` are the reference costs of each problem."""
+    """Write the table and both plots; `known` are the reference costs of each problem."""
     named = {method.name: method for method in methods}
-    sets: dict[Any, list[Point]] = {}
-    tables = []
+    sets: dict[ProblemName, list[Point]] = {}
     for problem in PROBLEMS:
         own = [one for one in measured if one.method in named and one.problem == problem]
         if own:
             sets[problem] = points(own, best_costs(own, known[problem]))
-            tables.append(make_table(f"{len(own[0].costs)} {problem.upper()}{N}", sets[problem]))
-    atomic_write(folder / "throughput.md", "\n\n".join(table.markdown() for table in tables) + "\n")
-    print("\n\n".join(table.text() for table in tables))
+    table = make_table(
+        sets, [name for name in named if any(point.method == name for own in sets.values() for point in own)]
+    )
+    atomic_write(folder / "throughput.md", table.markdown() + "\n")
+    print(table.text())
     plot(folder / "throughput.png", "Two cores; the grey line is the Pareto front", sets)
     note = f"Rings are calculated, not measured: {100 * USED_SHARE:g} % of a GPU's peak of {PEAK_TFLOPS} TFLOP/s"
     gpu = {problem: on_gpu(problem, found, named) for problem, found in sets.items()}

@@ -151,13 +151,20 @@ def parts_alone() -> tuple[float, float, float]:
         return cpu_seconds(lambda: encode(weights, task), 300), cpu_seconds(tables, 300), cpu_seconds(roll_out, 1000)
 
 
+def parts_in_worker(numbers: Sequence[int]) -> list[tuple[float, float, float]]:
+    """Return parts_alone, measured in a worker while the others do the same."""
+    return [parts_alone() for _ in numbers]
+
+
 def measure_policy(count: int) -> None:
     """Compare batches with one instance alone."""
     load_policy("elg", "cvrp")
-    encoder, tables, rollout = parts_alone()
+    encoder, tables, rollout = parts = parts_alone()
     alone = encoder + rollout
-    print(f"CVRP100 alone, CPU ms: encoder {1e3 * encoder:.2f}, tables {1e3 * tables:.2f}, rollout {1e3 * rollout:.2f}")
+    print(f"CVRP100 alone, CPU ms: {_format_parts(parts)}")
     with opened("local", CORES) as engine:
+        both = [found[0] for _, found in run(engine, parts_in_worker, [[i] for i in range(CORES)])]  # type: ignore[index]
+        print(f"  on both cores at once: {'; '.join(map(_format_parts, both))}")
         one = bulk(engine, f"kool:cvrp:{count}", SINGLE)
         _print(f"{count} CVRP100, one rollout, 2 jobs (at least 0.80)", count, one, alone)
         overhead = one.cpu / count - alone - tables
@@ -172,6 +179,11 @@ def measure_policy(count: int) -> None:
         _print(
             f"{some} TSP100, 100 starts x 8 (at least 0.90)", some, bulk(engine, f"kool:tsp:{some}", EIGHTFOLD), alone
         )
+
+
+def _format_parts(parts: Sequence[float]) -> str:
+    encoder, tables, rollout = (f"{1e3 * seconds:.2f}" for seconds in parts)
+    return f"encoder {encoder}, tables {tables}, rollout {rollout}"
 
 
 def _print(title: str, count: int, done: Run, alone: float) -> None:

@@ -186,8 +186,8 @@ def blas_kernels() -> str:
     return f"BLAS of the compiled kernels: {', '.join(sorted(found))}."
 
 
-def matmul_flops(config: PolicyConfig, size: int, steps: int) -> float:
-    """Return the floating-point operations of our matrix products for 8 tasks and `size` starts each.
+def matmul_flops(config: PolicyConfig, size: int, steps: int, starts: int, symmetries: int) -> float:
+    """Return the floating-point operations of our matrix products for an instance.
 
     Counted: the encoder; the tables made once per task; glimpse and scores of every step, over all nodes, visited
     or not. Not counted: what is no matrix product (row products of the glimpse, exponentials, neighbours, arg-max)
@@ -200,7 +200,7 @@ def matmul_flops(config: PolicyConfig, size: int, steps: int) -> float:
     made_once += 2.0 * n * n * width  # q_last . k
     made_once += 0 if config.problem == "cvrp" else 2.0 * size * n * width  # q_first . k
     step = 2.0 * n * width + 2.0 * n * width  # glimpse, scores
-    return SYMMETRIES * (config.layers * layer + made_once + size * steps * step)
+    return symmetries * (config.layers * layer + made_once + starts * steps * step)
 
 
 # --- the run ---------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def measure(case: Case, first_steps: int, full: int, peak: float) -> Row:
     timed = ours.steps if case.size <= full else min(first_steps, ours.steps)
     base = in_child(time_baseline, case, ours.steps, timed, first_steps)
     say(f"{name}: baseline {base.seconds:.2f} s from {base.timed_steps} of {base.steps} steps")
-    flops = matmul_flops(make_policy(case.problem, case.weights).config, case.size, ours.steps)
+    flops = matmul_flops(make_policy(case.problem, case.weights).config, case.size, ours.steps, case.size, SYMMETRIES)
     rollouts = SYMMETRIES * case.size
     return Row(
         case.problem,

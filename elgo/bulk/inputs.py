@@ -6,6 +6,7 @@ JSONL, Parquet and .npy stream: only what is at work is in memory. Workers do th
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -17,19 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elgo.bulk.parquet import import_pyarrow
-from elgo.bulk.work import Item
+from elgo.bulk.work import MOST_INSTANCES, Item
 from elgo.problem.distances import Metric
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import parse_json, problem_files, read
-from elgo.problem.files.arrays import ARRAY_SUFFIXES, read_instances
+from elgo.problem.files.arrays import ARRAY_SUFFIXES, MOST_BYTES, read_instances
 from elgo.problem.files.instances import SUFFIXES
 from elgo.problem.files.text import errors_name
 from elgo.problem.generate import KOOL_COUNT, as_instance, generate, kool_test_set
 from elgo.problem.instance import Instance
 from elgo.problem.task import PROBLEMS
 
-MOST_BYTES = 2 * 10**9  # of a file that is read as a whole
 SAID_BYTES = 50 * 10**6  # of one whose size the log tells
+MOST_NODES = 10**6  # of a generated instance
 BLOCK = 2**20  # bytes that are read at once
 STREAMED = (".jsonl", ".parquet", ".npy")
 FIELDS = ("name", "coords", "matrix", "demand", "capacity", "metric", "best_known")  # of an instance in JSONL, Parquet
@@ -109,6 +110,8 @@ def _problem_file(file: Path, capacity: float | None) -> Source:
             data: Instance | ValueError = read(file, capacity if file.suffix.lower() == ".csv" else None)
         except ValueError as error:
             data = error
+        except OSError as error:  # it was there when the folder was listed
+            data = ElgoError(f"{file}: cannot be read ({error.strerror})")
         yield Item(str(file), 0, data)
 
     return Source(str(file), 1, items)
@@ -138,7 +141,7 @@ def _count_lines(file: Path) -> int:
 def parse_line(line: bytes, file: str, index: int) -> Instance:
     """Return the instance in a line of JSON: an object with fields of FIELDS."""
     with errors_name(f"{file}: line {index + 1}"):
-        record = parse_json(line)
+        record = parse_json(line.strip())
         if not isinstance(record, dict):
             raise ElgoError(f"holds {str(record)[:60]}, expected an object with coords")
         return parse_record(record, f"{Path(file).stem}-{index:04d}")
@@ -154,9 +157,11 @@ def parse_record(record: Mapping[str, Any], name: str) -> Instance:
         raise ElgoError("coords is missing")
     demand, capacity, name = given.get("demand"), given.get("capacity"), str(given.get("name", name))
     for key in ("capacity", "best_known"):
-        if key in given and not isinstance(given[key], int | float):
+        if key in given and (isinstance(given[key], bool) or not isinstance(given[key], int | float)):
             raise ElgoError(f"{key} is {str(given[key])[:60]!r}, expected a number")
     if "matrix" in given:
+        if given.get("metric", Metric.EXPLICIT) != Metric.EXPLICIT:
+            raise ElgoError(f"metric is {str(given['metric'])[:60]!r}, but distances are given by matrix")
         matrix, coords = given["matrix"], given.get("coords")
         instance = Instance.from_matrix(matrix, demand=demand, capacity=capacity, coords=coords, name=name)
     else:
@@ -167,7 +172,10 @@ def parse_record(record: Mapping[str, Any], name: str) -> Instance:
 
 def _parquet(path: Path) -> Source:
     """A Parquet file, or a folder of them, whose columns are those of FIELDS; coords is a list of pairs."""
-    dataset = import_pyarrow("pyarrow.dataset").dataset(path, format="parquet")
+    try:
+        dataset = import_pyarrow("pyarrow.dataset").dataset(path, format="parquet")
+    except (OSError, ValueError):
+        raise ElgoError(f"{path}: not a Parquet file, or a folder of them") from None
     columns = [name for name in dataset.schema.names if name in FIELDS]
     if not {"coords", "matrix"} & set(columns):
         raise ElgoError(f"{path}: coords is missing; the columns are {', '.join(dataset.schema.names)}")
@@ -193,6 +201,8 @@ def _parse_row(record: Mapping[str, Any], file: str, index: int) -> Instance:
 def _npy(file: Path, capacity: float | None) -> Source:
     """A memory-mapped array: (B, n, 2) are TSPs, (B, n, 3) CVRPs with demands in the third column, the depot first."""
     try:
+        with open(file, "rb") as stream:
+            np.lib.format.read_magic(stream)
         array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (EOFError, OSError, ValueError) as error:
         raise ElgoError(f"{file}: not an array of numbers ({str(error).splitlines()[0]})") from None
@@ -227,11 +237,11 @@ def _generated(text: str) -> Source:
     with errors_name(text):
         if problem not in PROBLEMS:
             raise ElgoError(f"problem is {problem!r}, expected tsp or cvrp: {GENERATED}")
-        if kind == "kool":
-            return _kool(problem, _number("count", parts[0]) if parts else KOOL_COUNT)
-        if not 2 <= len(parts) <= 4:
+        if kind == "kool" and len(parts) <= 1:
+            return _kool(problem, _number("count", parts[0], most=KOOL_COUNT) if parts else KOOL_COUNT)
+        if kind == "kool" or not 2 <= len(parts) <= 4:
             raise ElgoError(f"expected {GENERATED}")
-        n, count = (_number(name, part) for name, part in zip(("N", "count"), parts[:2], strict=True))
+        n, count = _number("N", parts[0], most=MOST_NODES), _number("count", parts[1])
         distribution = parts[2] if len(parts) > 2 else "uniform"
         seed = _number("seed", parts[3], least=0) if len(parts) > 3 else 0
         make = partial(_random, problem, n, distribution, seed)
@@ -242,8 +252,6 @@ def _generated(text: str) -> Source:
 
 def _kool(problem: str, count: int) -> Source:
     """The first of the literature's test instances with N = 100."""
-    if count > KOOL_COUNT:
-        raise ElgoError(f"count is {count}, expected 1..{KOOL_COUNT}")
     name = f"kool:{problem}"
 
     def items() -> Iterator[Item]:
@@ -259,7 +267,7 @@ def _random(problem: str, n: int, distribution: str, seed: int, index: int) -> I
     return as_instance(generate(rng, problem, n, distribution), f"{problem}-{n}-{index:05d}")
 
 
-def _number(name: str, text: str, least: int = 1) -> int:
-    if not text.isdigit() or int(text) < least:
-        raise ElgoError(f"{name} is {text!r}, expected a whole number of at least {least}")
+def _number(name: str, text: str, least: int = 1, most: int = MOST_INSTANCES) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text) or not least <= int(text) <= most:
+        raise ElgoError(f"{name} is {text!r}, expected a whole number from {least} to {most}")
     return int(text)

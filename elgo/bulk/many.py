@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
@@ -15,14 +16,14 @@ from elgo.bulk.engine import Engine, run
 from elgo.bulk.engines import EngineName, open_engine
 from elgo.bulk.inputs import Source
 from elgo.bulk.outputs import Done, Output
-from elgo.bulk.work import Item, Row, describe_error, make_row, solve_instances, solve_rows
+from elgo.bulk.work import Item, describe_error, failed_row, solve_instances, solve_rows
 from elgo.model.checkpoint import model_file
 from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Instance
 from elgo.problem.task import PROBLEMS
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result
-from elgo.solve.worker import Solved, WorkerError, without_instance
+from elgo.solve.worker import Solved, sendable, without_instance
 
 POLICY_BATCH = 50  # instances that a policy decodes together
 SEARCH_SECONDS = 1.0  # of search in a batch, at most, unless it is one instance
@@ -85,7 +86,7 @@ def solve_many(
     config = one_thread(config or SolveConfig())
     size = batch_size(config, batch)
     counter = _Counter(len(instances) if isinstance(instances, Sized) else None, on_progress)
-    with _opened(engine, jobs, address) as workers:
+    with open_engine(engine, jobs, address) if isinstance(engine, str) else nullcontext(engine) as workers:
         function = partial(_solve_numbered, config)
         for numbered, outcomes in run(workers, function, _cut(enumerate(instances), size)):
             if isinstance(outcomes, Exception):
@@ -94,7 +95,7 @@ def solve_many(
                 if isinstance(outcome, Solved):
                     yield BulkResult(number, instance, outcome.result(instance))
                 else:
-                    yield BulkResult(number, instance, None, _failure(outcome))
+                    yield BulkResult(number, instance, None, describe_error(outcome))
             counter.add(len(numbered), sum(not isinstance(outcome, Solved) for outcome in outcomes))
 
 
@@ -119,8 +120,9 @@ def solve_inputs(
     batches = _missing(_cut(items, batch_size(config, batch)), output.done, as_a_whole=config.policy_only)
     function = partial(solve_rows, config, output.settings)
     for part, outcome in run(engine, function, batches):
-        rows = _error_rows(part, output.settings, outcome) if isinstance(outcome, Exception) else outcome
-        fresh = [row for item, row in zip(part, rows, strict=True) if item not in output.done]
+        if isinstance(outcome, Exception):
+            outcome = [failed_row(item, output.settings, outcome) for item in part]
+        fresh = [row for item, row in zip(part, outcome, strict=True) if item not in output.done]
         output.write(fresh)
         counter.add(len(fresh), sum(row.cost is None for row in fresh))
     return counter.progress()
@@ -140,14 +142,19 @@ def one_thread(config: SolveConfig) -> SolveConfig:
     return config if config.threads else replace(config, threads=1)
 
 
-def describe_settings(config: SolveConfig) -> str:
-    """Return what decides the answers in one line: the fields that are not as usual, and the weights of a model."""
+def describe_settings(config: SolveConfig, capacity: float | None = None) -> str:
+    """Return what decides the answers in one line: the fields that are not as usual, and the weights of a model.
+
+    `capacity` is that of inputs which do not state it.
+    """
     config = one_thread(config)
     named = []
     for it in fields(config):
         value = getattr(config, it.name)
         if value != it.default and it.name not in ("memory_gb", "device", "start", "model"):
             named.append(f"{it.name}={value}")
+    if capacity is not None:
+        named.append(f"capacity={capacity:g}")
     if config.policy is not None:
         named.append(f"model={_model_text(config)}")
     return ", ".join(named)
@@ -179,42 +186,9 @@ class _Counter:
         return BulkProgress(self.done, self.failed, self.total, time.perf_counter() - self.begin)
 
 
-class _opened:
-    """A context with an engine: one that is closed at its end, or one of the caller's, which is not."""
-
-    def __init__(self, engine: EngineName | Engine, jobs: int | None, address: str | None) -> None:
-        self.own = isinstance(engine, str)
-        self.engine = open_engine(engine, jobs, address) if isinstance(engine, str) else engine
-
-    def __enter__(self) -> Engine:
-        return self.engine
-
-    def __exit__(self, *error: object) -> None:
-        if self.own:
-            self.engine.close()
-
-
 def _solve_numbered(config: SolveConfig, numbered: Sequence[tuple[int, Instance]]) -> list[Solved | Exception]:
     outcomes = solve_instances(config, [instance for _, instance in numbered])
-    return [without_instance(it) if isinstance(it, Result) else _sendable(it) for it in outcomes]
-
-
-def _sendable(error: Exception) -> Exception:
-    return ElgoError(describe_error(error)) if isinstance(error, ValueError) else WorkerError(describe_error(error))
-
-
-def _failure(error: object) -> str:
-    assert isinstance(error, Exception)
-    return str(error) if isinstance(error, WorkerError) else describe_error(error)
-
-
-def _error_rows(items: Sequence[Item], settings: str, error: Exception) -> list[Row]:
-    """Return the rows of a batch that has no others."""
-    rows = []
-    for item in items:
-        instance = item.data if isinstance(item.data, Instance) else None
-        rows.append(make_row(item, settings, instance, error)._replace(error=_failure(error)))
-    return rows
+    return [without_instance(it) if isinstance(it, Result) else sendable(it) for it in outcomes]
 
 
 def _missing(batches: Iterable[list[Item]], done: Done, as_a_whole: bool) -> Iterator[list[Item]]:

@@ -6,14 +6,16 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, Self
 
 from elgo.bulk.parquet import import_pyarrow
-from elgo.bulk.work import Item, Row
+from elgo.bulk.work import MOST_INSTANCES, Item, Row
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, lock_file, parse_json, remove_partial_files
 
+ROW_BEGIN = b'{"input": "'  # of a line of JSONL
 PART_ROWS = 1000  # of a Parquet file
 PART_SECONDS = 60.0  # after which it is written with fewer
 
@@ -24,6 +26,15 @@ class Key(NamedTuple):
     input: str
     number: int
     settings: str
+
+
+def make_key(input: Any, number: Any, settings: Any) -> Key:
+    """Return the key; ValueError if these are no fields of a row."""
+    if not (isinstance(input, str) and isinstance(settings, str) and type(number) is int):
+        raise ValueError
+    if not 0 <= number < MOST_INSTANCES:
+        raise ValueError
+    return Key(input, number, settings)
 
 
 class Writer(Protocol):
@@ -122,12 +133,11 @@ class JsonlWriter:
         self._file.seek(0)
         length = 0
         for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and line.startswith(ROW_BEGIN[: len(line)]):
                 break
             try:
-                row = parse_json(line)
-                key = Key(str(row["input"]), int(row["number"]), str(row["settings"]))
-            except (KeyError, TypeError, ValueError):
+                key = make_key(*map(parse_json(line).__getitem__, Key._fields))
+            except (AttributeError, KeyError, TypeError, ValueError):
                 raise ElgoError(f"{self.path}: line {number} is no row of `elgo bulk`; name another file") from None
             length += len(line)
             yield key
@@ -147,7 +157,8 @@ class JsonlWriter:
 
     def close(self) -> None:
         """Let other processes open the output."""
-        self._file.close()
+        with suppress(OSError):  # of rows that could not be written, which has been said
+            self._file.close()
 
 
 class ParquetWriter:
@@ -173,9 +184,10 @@ class ParquetWriter:
                 self._parts = int(file.stem) + 1
                 table = self._parquet.read_table(file, columns=list(Key._fields))
                 columns = [table[name].to_pylist() for name in Key._fields]
-            except (KeyError, OSError, ValueError):
+                keys = [make_key(*row) for row in zip(*columns, strict=True)]
+            except (KeyError, OSError, TypeError, ValueError):
                 raise ElgoError(f"{file}: is no output of `elgo bulk`; name another folder") from None
-            yield from (Key(*row) for row in zip(*columns, strict=True))
+            yield from keys
 
     def write(self, rows: Sequence[Row]) -> None:
         """Add rows of one batch, at the latest after a minute or a thousand rows."""

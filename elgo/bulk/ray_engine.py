@@ -21,6 +21,7 @@ from elgo.solve.worker import WorkerError, sendable
 
 POLL_SECONDS = 1.0
 CONNECT_SECONDS = 10.0
+HTTP2_BEGIN = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # the second part: no settings
 STARTS = 3  # actors in a row that may fail to start
 
 
@@ -151,12 +152,8 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     """Connect this process to a cluster; ElgoError if there is none at the address."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if colon and port.isdigit():  # Ray itself would try for a quarter of an hour
-        try:
-            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-        except (OSError, OverflowError) as error:
-            raise ElgoError(f"address is {address!r}, where nothing answers ({error})") from None
+    if address is not None:
+        _check_address(address)
     try:
         if address is None:
             os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers give way to everything else
@@ -165,3 +162,21 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ElgoError(f"address is {address!r}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _check_address(address: str) -> None:
+    """Raise ElgoError if what is at HOST:PORT does not speak as Ray does: Ray would try for a quarter of an hour."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        with socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return
+            connection.settimeout(CONNECT_SECONDS)
+            connection.sendall(HTTP2_BEGIN)
+            frame = connection.makefile("rb").read(4)  # its length, and that these are settings
+    except (OSError, OverflowError) as error:
+        raise ElgoError(f"address is {address!r}, where nothing answers ({error})") from None
+    if frame[3:] != bytes((4,)):
+        raise ElgoError(f"address is {address!r}, where something else than Ray answers")

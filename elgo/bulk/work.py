@@ -10,7 +10,9 @@ from elgo.problem.task import PROBLEMS
 from elgo.solve import solver
 from elgo.solve.config import SolveConfig
 from elgo.solve.result import Result
-from elgo.solve.worker import describe_bug
+from elgo.solve.worker import WorkerError, describe_bug
+
+MOST_INSTANCES = 10**9  # of an input: outputs count them by a byte each
 
 
 class Item(NamedTuple):
@@ -78,9 +80,15 @@ def make_row(item: Item, settings: str, instance: Instance | None, outcome: Outc
     return Row(item.input, item.number, *about, None, best_known, None, (), 0.0, "", error, settings)
 
 
+def failed_row(item: Item, settings: str, error: Exception) -> Row:
+    """Return the row of an instance whose batch has no rows."""
+    return make_row(item, settings, item.data if isinstance(item.data, Instance) else None, error)
+
+
 def describe_error(error: Exception) -> str:
     """Return an error in one line; of one that is not about the input, with the place where it was raised."""
-    return " ".join(str(error).split()) if isinstance(error, ValueError | OSError) else describe_bug(error)
+    expected = isinstance(error, ValueError | OSError | WorkerError)
+    return " ".join(str(error).split()) if expected else describe_bug(error)
 
 
 def _load(item: Item) -> Instance | Exception:

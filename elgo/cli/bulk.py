@@ -95,7 +95,7 @@ def bulk(
     if not out.is_dir():
         check_file("--out", out, file_ids(Path(source.name) for source in sources))
     with (
-        Output(out, describe_settings(config)) as output,
+        Output(out, describe_settings(config, capacity)) as output,
         open_engine(engine.value, jobs, address) as workers,
         bulk_progress(quiet) as show,
     ):

@@ -31,14 +31,12 @@ class Solution:
     @cached_property
     def cost(self) -> float:
         """Total cost of the routes, with the way back unless they are open. Raises ElgoError for unknown nodes."""
-        if unknown := self._unknown():
-            raise ElgoError(f"{self.instance.name} has no node {unknown[0]}, so the routes have no cost")
+        if self._unknown:
+            raise ElgoError(f"{self.instance.name} has no node {self._unknown[0]}, so the routes have no cost")
         tsp = self.instance.problem == "tsp"
-        closed = [np.array(route if tsp else (0, *route), dtype=np.int64) for route in self.routes if route]
-        if not closed:
-            return 0.0
-        here = np.concatenate(closed)
-        there = np.concatenate([np.roll(stops, -1) for stops in closed])
+        closed = [route if tsp else (0, *route) for route in self.routes if route]
+        here = np.array(list(chain(*closed)), dtype=np.int64)
+        there = np.array(list(chain(*((*stops[1:], stops[0]) for stops in closed))), dtype=np.int64)
         if tsp and self.instance.open:
             here, there = here[:-1], there[:-1]
         return math.fsum(self.instance.distances(here, there))  # exact: a rotated route costs the same
@@ -53,8 +51,10 @@ class Solution:
         """True if there are no violations."""
         return not self.violations
 
+    @cached_property
     def _unknown(self) -> list[int]:
-        return sorted({node for node in chain(*self.routes) if not 0 <= node < self.instance.size})
+        size = self.instance.size
+        return sorted({node for node in chain(*self.routes) if not 0 <= node < size})
 
     def _route_violations(self) -> Iterable[str]:
         if self.instance.problem == "tsp" and len(self.routes) != 1:
@@ -74,20 +74,20 @@ class Solution:
         visits = Counter(chain(*self.routes))
         missing = [node for node in range(first, self.instance.size) if not visits[node]]
         repeated = sorted(node for node, count in visits.items() if count > 1 and first <= node < self.instance.size)
-        for kind, nodes in (("unknown", self._unknown()), ("missing", missing), ("repeated", repeated)):
+        for kind, nodes in (("unknown", self._unknown), ("missing", missing), ("repeated", repeated)):
             if nodes:
                 yield f"{kind} nodes: {_shortened(nodes)}"
 
     def _load_violations(self) -> Iterable[str]:
-        if self.instance.demand is None or self.instance.capacity is None or self._unknown():
+        if self.instance.demand is None or self.instance.capacity is None or self._unknown:
             return
         demand, capacity = self.instance.units()
+        units = demand.tolist()  # sums of a few are faster without numpy
         for number, route in enumerate(self.routes, start=1):
-            nodes = np.array(route, dtype=np.int64)
-            if demand[nodes].sum() <= capacity:
+            if sum(units[node] for node in route) <= capacity:
                 continue
             # Units are exact for integers and decimals; other demands were rounded up, so check their exact sum.
-            load = math.fsum(self.instance.demand[nodes])
+            load = math.fsum(self.instance.demand[list(route)])
             if load > self.instance.capacity:
                 yield f"route {number} carries {load:.15g}, more than CAPACITY {self.instance.capacity:.15g}"
 

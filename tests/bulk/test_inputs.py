@@ -48,12 +48,15 @@ def test_jsonl(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 1: not JSON"),
+        ("{", "line 1: not JSON \\(Expecting property name enclosed in double quotes: line 1 column 2"),
+        ("[" * 100_000, "line 1: not JSON \\(nested too deeply"),
         ("[1]", "line 1: holds \\[1\\], expected an object"),
         ("{}", "line 1: coords is missing"),
         ('{"coords": [[0, 0]], "windows": 1}', "line 1: has the field 'windows'; there are name, coords"),
         ('{"coords": [[0, "a"]]}', "line 1: COORDS is not an array of numbers"),
         ('{"coords": [[0, 0]], "capacity": "9"}', "line 1: capacity is '9', expected a number"),
+        ('{"coords": [[0, 0]], "best_known": true}', "line 1: best_known is 'True', expected a number"),
+        ('{"matrix": [[0]], "metric": "EUC_2D"}', "line 1: metric is 'EUC_2D', but distances are given by matrix"),
         ('{"coords": [[0, 0], [0, 1]], "demand": [0, 3], "capacity": 2}', "line 1: DEMAND of node 2 is 3"),
     ],
 )
@@ -94,6 +97,9 @@ def test_parquet(tmp_path: Path) -> None:
     parquet.write_table(table.select(["own"]), tmp_path / "other.parquet")
     with pytest.raises(ValueError, match=r"other.parquet: coords is missing; the columns are own"):
         only(tmp_path / "other.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "set.parquet").read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"cut.parquet: not a Parquet file, or a folder of them"):
+        only(tmp_path / "cut.parquet")
 
 
 def test_npy_is_mapped(tmp_path: Path) -> None:
@@ -112,6 +118,9 @@ def test_npy_is_mapped(tmp_path: Path) -> None:
     np.save(tmp_path / "flat.npy", tsp[0])
     with pytest.raises(ValueError, match=r"flat.npy: is float32 of shape"):
         only(tmp_path / "flat.npy")
+    (tmp_path / "text.npy").write_text("0.5 0.5 0.5")
+    with pytest.raises(ValueError, match=r"text.npy: not an array of numbers \(the magic string is not correct"):
+        only(tmp_path / "text.npy")
 
 
 def test_npz_and_pickles(tmp_path: Path) -> None:
@@ -131,6 +140,10 @@ def test_folders_and_patterns(tmp_path: Path) -> None:
     assert [source.name for source in open_inputs([f"{tmp_path}/*.tsp", files[0]])] == files[:2]  # each once
     (item,) = open_inputs([files[2]])[0].items()
     assert isinstance(item.data, ValueError)
+    (source,) = open_inputs([files[0]])
+    Path(files[0]).unlink()
+    (item,) = source.items()
+    assert str(item.data) == f"{files[0]}: cannot be read (No such file or directory)"
     with pytest.raises(ValueError, match="no file matches"):
         open_inputs([f"{tmp_path}/*.csv"])
 
@@ -149,9 +162,13 @@ def test_generated_sets() -> None:
     ("text", "words"),
     [
         ("kool:vrp", "kool:vrp: problem is 'vrp'"),
-        ("kool:tsp:10001", "count is 10001"),
+        ("kool:tsp:10001", "count is '10001', expected a whole number from 1 to 10000"),
+        ("kool:tsp:1:2", "kool:tsp:1:2: expected random:PROBLEM"),
         ("random:tsp:20", "expected random:PROBLEM"),
         ("random:tsp:x:5", "N is 'x'"),
+        ("random:tsp:²:5", "N is '²'"),
+        ("random:tsp:10000000:5", "N is '10000000', expected a whole number from 1 to 1000000"),
+        ("random:tsp:5:99999999999999999999", "count is '99999999999999999999'"),
         ("random:tsp:20:5:star", "distribution is 'star'"),
         ("none.jsonl", "none.jsonl: no such file"),
     ],

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bulk_work
@@ -138,10 +138,13 @@ def command(out: Path, count: int, *options: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_continued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_killed_run_is_continued(tmp_path: Path, engine: str) -> None:
     """kill -9 of a worker, then of the command: each instance once, the answers of an undisturbed run."""
+    if engine == "ray":
+        pytest.importorskip("ray")
     killed, undisturbed = tmp_path / "killed.jsonl", tmp_path / "undisturbed.jsonl"
-    process = subprocess.Popen(command(killed, 2000), cwd=ROOT)
+    process = subprocess.Popen(command(killed, 2000, "--engine", engine), cwd=ROOT)
     _wait_for_rows(killed, 100, process)
     os.kill(_worker_of(process.pid), signal.SIGKILL)
     _wait_for_rows(killed, 600, process)
@@ -149,7 +152,7 @@ def test_a_killed_run_is_continued(tmp_path: Path) -> None:
     process.wait()
     assert 600 <= len(rows_of(killed)) < 2000
     for path in (killed, undisturbed):
-        subprocess.run(command(path, 2000), cwd=ROOT, check=True)
+        subprocess.run(command(path, 2000, "--engine", engine), cwd=ROOT, check=True)
     found, expected = (rows_of(path) for path in (killed, undisturbed))
     assert sorted(row["number"] for row in found) == list(range(2000))
     assert {row["number"]: row["routes"] for row in found} == {row["number"]: row["routes"] for row in expected}
@@ -162,10 +165,16 @@ def _wait_for_rows(path: Path, count: int, process: subprocess.Popen[bytes]) -> 
 
 
 def _worker_of(parent: int) -> int:
-    """Return a worker process of a command; the first child is multiprocessing's tracker."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    commands = {int(child): Path(f"/proc/{child}/cmdline").read_text() for child in children}
-    return next(child for child, text in commands.items() if "spawn_main" in text)
+    """Return a worker process of a command, or an actor, which is a grandchild."""
+    commands = {child: Path(f"/proc/{child}/cmdline").read_text() for child in _descendants(parent)}
+    return next(child for child, text in commands.items() if "spawn_main" in text or text.startswith("ray::_Work"))
+
+
+def _descendants(parent: int) -> Iterator[int]:
+    for thread in Path(f"/proc/{parent}/task").iterdir():
+        for child in map(int, (thread / "children").read_text().split()):
+            yield child
+            yield from _descendants(child)
 
 
 @pytest.mark.slow

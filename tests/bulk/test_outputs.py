@@ -1,5 +1,7 @@
 """Outputs: rows are there after a kill, a cut line is dropped, other settings and a second process are refused."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -74,8 +76,41 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"notes.jsonl: line 1 is no row of `elgo bulk`"):
         Output(path, "")
     assert path.read_text() == "{}\n"
+    path.write_text('{"coords": [[0, 0]]}')  # a line without an end, but not one that was cut short
+    with pytest.raises(ValueError, match=r"notes.jsonl: line 1 is no row of `elgo bulk`"):
+        Output(path, "")
+    assert path.read_text() == '{"coords": [[0, 0]]}'
     with pytest.raises(ValueError, match=r"suffix is '.csv', expected .jsonl or .parquet"):
         Output(tmp_path / "out.csv", "")
+
+
+@pytest.mark.parametrize("fields", ['"a", "number": -1', '"a", "number": 1e3', '"a", "number": 99999999999999', "[]"])
+def test_rows_of_something_else(tmp_path: Path, fields: str) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text(f'{{"number": 0, "settings": "", "input": {fields}}}\n')
+    with pytest.raises(ValueError, match=r"notes.jsonl: line 1 is no row of `elgo bulk`"):
+        Output(path, "")
+
+
+def test_a_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file; what was written before counts in the next run."""
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Output(path, "seed=1") as output:
+        output.write([row(0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ValueError, match=rf"out\{path.suffix}\S*: cannot be written \(No space left"), Output(
+            path, "seed=1"
+        ) as output:  # fmt: skip
+            output.write([row(1)])
+    with Output(path, "seed=1") as output:
+        assert item(0) in output.done
+        output.write([row(number) for number in (1, 2) if item(number) not in output.done])
+    with Output(path, "seed=1") as output:
+        assert output.done.count("a", 3) == 3
 
 
 def test_parquet_is_one_table(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from bulk_work import rows_of
 from samples import random_instance
 
 import elgo
+from elgo.bulk import ray_engine
 from elgo.bulk.engine import Engine, run
 from elgo.bulk.engines import open_engine
 from elgo.bulk.inputs import open_inputs
@@ -145,3 +149,16 @@ def test_no_cluster_at_the_address() -> None:
         ray.shutdown()
     with pytest.raises(ValueError, match=r"address is '127.0.0.1:1', where nothing answers"):
         open_engine("ray", 1, "127.0.0.1:1")
+
+
+def test_something_else_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says nothing, and one that speaks HTTP/1.1, as Ray's own dashboard does."""
+    monkeypatch.setattr(ray_engine, "CONNECT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ValueError, match=rf"address is '{address}', where nothing answers \(timed out\)"):
+            open_engine("ray", 1, address)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as web:
+        threading.Thread(target=web.handle_request, daemon=True).start()
+        with pytest.raises(ValueError, match=r"where something else than Ray answers"):
+            open_engine("ray", 1, f"ray://127.0.0.1:{web.server_port}")

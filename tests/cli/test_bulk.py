@@ -61,6 +61,17 @@ def test_refused(tmp_path: Path) -> None:
     lines = tmp_path / "set.jsonl"
     lines.write_text("{}\n")
     check_refused(run("bulk", lines, "--out", lines), "--out is an input, which is never overwritten")
+    (tmp_path / "loop.vrp").symlink_to("loop.vrp")
+    check_refused(run("bulk", tmp_path, "--out", tmp_path / "loop.vrp"), "--out is a symbolic link")
+
+
+def test_another_capacity_is_another_run(tmp_path: Path) -> None:
+    table, out = tmp_path / "stops.csv", tmp_path / "out.jsonl"
+    table.write_text("x,y,demand\n0,0,0\n1,0,1\n0,1,1\n")
+    options = ("--out", out, "--jobs", 1, "--time-limit", 0.05, "-q")
+    assert run("bulk", table, *options, "--capacity", 1).exit_code == 0
+    assert rows_of(out)[0]["settings"] == "time_limit=0.05, threads=1, capacity=1"
+    check_refused(run("bulk", table, *options, "--capacity", 2), "has rows of a run with time_limit=0.05")
 
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

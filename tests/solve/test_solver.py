@@ -24,7 +24,7 @@ from elgo.search.fallback import fallback_routes
 from elgo.search.savings import savings
 from elgo.solve import search as solve_search
 from elgo.solve.result import Improvement, Result
-from elgo.solve.search import jit_warm_up
+from elgo.solve.search import jit_warm_up, savings_seconds
 from elgo.solve.solver import solve
 from elgo.solve.stop import MaxIterations
 
@@ -240,6 +240,12 @@ def test_the_fallback_if_there_is_no_time_for_more(problem: str, monkeypatch: py
     result = solve(random_instance(problem, 50), time_limit=0.2)
     assert result.source == "fallback"
     assert result.warnings == ("the time limit is too short to prepare the search: this is the fallback",)
+
+
+def test_savings_of_few_nodes_take_little_time() -> None:
+    """100 nodes need a millisecond, so a limit of 5 ms has time for them."""
+    assert savings_seconds(100) == pytest.approx(0.0025)
+    assert savings_seconds(10_000) == pytest.approx(2.0)
 
 
 def test_no_time_for_savings() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from elgo.problem.files.text import errors_name
 from elgo.problem.instance import Instance
 
 ARRAY_SUFFIXES = (".npz", ".pkl")
+MOST_BYTES = 2 * 10**9  # of a file that is read as a whole, and of the numbers in it
 
 
 class _Fields(NamedTuple):
@@ -56,6 +58,12 @@ def _read_bytes(file: Path) -> bytes:
         raise ElgoError(f"{file}: cannot be read ({error.strerror})") from None
 
 
+def _check_bytes(count: int, file: Path) -> None:
+    """Raise ElgoError if a small file stands for more numbers than fit into memory."""
+    if count > MOST_BYTES:
+        raise ElgoError(f"{file}: has more than {MOST_BYTES / 1e9:g} GB of numbers")
+
+
 def _number(name: str, value: Any) -> float | None:
     """Return a value as a number; an array of one number counts as that number."""
     if value is None:
@@ -79,7 +87,10 @@ def read_arrays(file: Path) -> dict[str, NDArray]:
     data = _read_bytes(file)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            _check_bytes(sum(member.file_size for member in stored.zip.infolist()), file)
             return dict(stored)
+    except ElgoError:
+        raise
     except Exception as error:  # a broken archive raises nearly anything
         raise ElgoError(f"{file}: not an .npz file of numbers ({_reason(error)})") from None
 
@@ -118,17 +129,19 @@ def _parse_pickle(file: Path) -> list[_Fields]:
     if not isinstance(stored, list | tuple | _Array):
         raise ElgoError(f"{file}: holds a {type(stored).__name__}, expected a list of instances")
     items = list(stored.array) if isinstance(stored, _Array) else list(stored)
-    found = []
+    found, used = [], 0
     for i, item in enumerate(items):
         with errors_name(f"{file}: instance {i}"):
             found.append(_parse_item(item.array if isinstance(item, _Array) else item))
+        used += found[-1].coords.nbytes
+        _check_bytes(used, file)
     return found
 
 
 def _parse_item(item: Any) -> _Fields:
     """Return the fields of (depot, loc, demand, capacity), or of a list of points."""
     if not isinstance(item, list | tuple | np.ndarray) or len(item) == 0:
-        raise ElgoError(f"is {str(item)[:60]}, expected a list of points or (depot, loc, demand, capacity)")
+        raise ElgoError(f"is {reprlib.repr(item)[:60]}, expected a list of points or (depot, loc, demand, capacity)")
     if isinstance(item, np.ndarray) or not _is_one_number(item[-1]):
         return _Fields(_numbers("coords", item))
     if len(item) != 4:
@@ -148,10 +161,21 @@ def _is_one_number(value: Any) -> bool:
 
 
 def _numbers(name: str, values: Any) -> NDArray[np.float64]:
+    """Return numbers or points as an array; no lists in lists in lists: shared ones may stand for 2^60 numbers."""
     try:
+        if isinstance(values, list | tuple) and not all(map(_is_point_or_number, values)):
+            raise ValueError
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ElgoError(f"{name} is {str(values)[:60]}, expected an array of numbers") from None
+        raise ElgoError(f"{name} is {reprlib.repr(values)[:60]}, expected an array of numbers") from None
+
+
+def _is_point_or_number(value: Any) -> bool:
+    if isinstance(value, _Array):
+        return value.array.size <= 3
+    if not isinstance(value, list | tuple):
+        return True
+    return len(value) <= 3 and not any(isinstance(number, list | tuple | _Array) for number in value)
 
 
 class _Refused(Exception):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from elgo.problem.errors import ElgoError
+from elgo.problem.files import arrays as arrays_module
 from elgo.problem.files.arrays import read_instances
 from elgo.problem.instance import Metric
 
@@ -110,6 +111,23 @@ class Touch:
         return Path.touch, (self.file,)
 
 
+def test_a_small_file_of_very_many_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists that are shared, or zeros that are compressed, are refused before they fill the memory."""
+    shared: list[Any] = [0.5]
+    for _ in range(40):
+        shared = [shared, shared]
+    row = [0.5] * 100_000
+    for value in (shared, [shared], [[row] * 100_000], [([0, 0], [row] * 100_000, row, 3.0)]):
+        with pytest.raises(ValueError, match=r"mine.pkl: instance 0: (coords|loc) is .{1,60}, expected an array"):
+            read_instances(pickled(tmp_path, value))
+    monkeypatch.setattr(arrays_module, "MOST_BYTES", 10_000)
+    with pytest.raises(ValueError, match=r"mine.pkl: has more than 1e-05 GB of numbers"):
+        read_instances(pickled(tmp_path, [POINTS[0].tolist()] * 1000))
+    np.savez_compressed(tmp_path / "zeros.npz", coords=np.zeros((100, 100, 2)))
+    with pytest.raises(ValueError, match=r"zeros.npz: has more than 1e-05 GB of numbers"):
+        read_instances(tmp_path / "zeros.npz")
+
+
 def test_nothing_in_a_pickle_runs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^\S*mine.pkl: has a \S+; a pickle may hold lists, tuples, numbers"):
         read_instances(pickled(tmp_path, [Touch(tmp_path / "touched")]))
@@ -125,7 +143,7 @@ def test_nothing_in_a_pickle_runs(tmp_path: Path) -> None:
         ({"coords": [[0.0, 1.0]]}, r"mine.pkl: holds a dict, expected a list of instances"),
         ([], r"mine.pkl: has no instances"),
         ([[]], r"mine.pkl: instance 0: is \[\], expected a list of points or \(depot, loc, demand, capacity\)"),
-        ([POINTS[0].tolist(), "abc"], r"mine.pkl: instance 1: is abc, expected a list of points"),
+        ([POINTS[0].tolist(), "abc"], r"mine.pkl: instance 1: is 'abc', expected a list of points"),
         ([([0, 0], [[1, 1]], [2], 3.0, 1)], r"mine.pkl: instance 0: has 5 parts, expected 4"),
         ([([0, 0], [[1, 1]], [2, 3], 3.0)], r"instance 0: loc has shape \(1, 2\) and demand \(2,\), expected"),
         ([([0], [[1, 1]], [2], 3.0)], r"instance 0: depot has shape \(1,\), expected 2 numbers"),

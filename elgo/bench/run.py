@@ -215,7 +215,7 @@ def read_records(path: Path) -> Iterator[Record]:
     """Yield the records of a folder, each method and instance once; a line that was cut short is skipped."""
     file = path / "results.jsonl"
     seen: set[Key] = set()
-    for line in file.read_text().splitlines() if file.exists() else ():
+    for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
         try:
             record = Record(**parse_json(line))
         except (TypeError, ValueError):

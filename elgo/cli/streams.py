@@ -6,10 +6,10 @@ from typing import Any, TextIO, cast
 
 
 class LenientStream:
-    """A text stream that drops what is written after its reader has gone."""
+    """A text stream that drops what is written after one of these errors, such as the end of its reader."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO, ignored: type[OSError]) -> None:
+        self._stream, self._ignored = stream, ignored
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -18,7 +18,7 @@ class LenientStream:
         """Write, or drop the text."""
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
+        except self._ignored:
             self.discard()
             return len(text)
 
@@ -26,7 +26,7 @@ class LenientStream:
         """Flush, or drop what is in the buffer."""
         try:
             self._stream.flush()
-        except BrokenPipeError:
+        except self._ignored:
             self.discard()
 
     def discard(self) -> None:
@@ -41,9 +41,10 @@ def prepare_streams() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
-    for name in ("stdout", "stderr"):
+    # A full disk fails the command if it takes the table, but not if it takes messages.
+    for name, ignored in (("stdout", BrokenPipeError), ("stderr", OSError)):
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115
-        setattr(sys, name, LenientStream(stream))
+        setattr(sys, name, LenientStream(stream, ignored))
 
 
 def flush_streams() -> str:

@@ -15,6 +15,7 @@ from elgo import __version__
 from elgo.model.torch_file import read_torch_file
 from elgo.problem.errors import ElgoError
 from elgo.problem.files import atomic_file, atomic_write, lock_file, parse_json, remove_partial_files
+from elgo.problem.files.text import read_text
 from elgo.train.config import Config, make_config, to_json
 
 
@@ -119,7 +120,7 @@ def must_fit(checkpoint: Path) -> Iterator[None]:
 def read_stored_config(path: Path) -> Config:
     """Return the config in the folder of a run; ElgoError if the file is damaged."""
     try:
-        return make_config(parse_json(path.read_text()))
+        return make_config(parse_json(read_text(path, (".json",))))
     except (AttributeError, TypeError, ValueError) as error:
         raise ElgoError(f"{path}: not the config of a run ({error})") from None
 
@@ -127,7 +128,7 @@ def read_stored_config(path: Path) -> Config:
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a run's log; a line that is damaged, or cut short by a kill, is skipped."""
     file = path / "log.jsonl"
-    if not file.exists():
+    if not file.is_file():
         return
     for line in file.read_text(errors="replace").splitlines():
         try:

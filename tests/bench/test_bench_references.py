@@ -10,6 +10,7 @@ from elgo.bench import references
 from elgo.bench.catalogue import load_group
 from elgo.bench.references import find_references, make_references, read_references, with_references
 from elgo.bench.sets import Selection, load_set
+from elgo.problem.errors import ElgoError
 from elgo.problem.instance import Metric
 
 
@@ -57,7 +58,10 @@ def test_other_rounding_is_refused(tmp_path: Path) -> None:
 def test_broken_files(tmp_path: Path) -> None:
     file = tmp_path / "mine.npz"
     file.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match="not a file of reference costs"):
+    with pytest.raises(ElgoError, match=r"mine\.npz: not an \.npz file of numbers"):
+        read_references(file)
+    np.savez(file, cost=np.ones(2))
+    with pytest.raises(ElgoError, match=r"not a file of reference costs \('checksum' is missing"):
         read_references(file)
     np.savez(file, cost=np.ones(2), checksum=np.ones(3), metric="EXACT_2D", solver="x")
     with pytest.raises(ValueError, match=r"cost has shape \(2,\)"):

@@ -113,6 +113,9 @@ def test_a_reader_that_has_seen_enough(command: str) -> None:
 def test_a_full_disk() -> None:
     done = shell("ELGO --version > /dev/full")
     assert (done.returncode, done.stderr) == (2, "elgo: No space left on device\n")
+    done = shell(f"ELGO solve {TSP} --time-limit 0.3 2> /dev/full")  # where only messages go
+    assert done.returncode == 0
+    assert "clusters-n120" in done.stdout
 
 
 def test_the_end_of_a_file_is_not_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

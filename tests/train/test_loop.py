@@ -644,7 +644,7 @@ def test_damaged_checkpoints_are_one_line(tmp_path: Path) -> None:
     (run / "checkpoint.pt").write_bytes(good)
     (run / "log.jsonl").write_bytes(b'[1]\n{"step": "x"}\n\xff\n')
     train(config, run, data, silent)
-    for text in ("", "[]", '{"train": 1}'):
+    for text in ("", "[]", "[" * 10**5, '{"train": 1}'):
         (run / "config.json").write_text(text)
         with pytest.raises(ValueError, match=r"^\S*config\.json: "):
             train(config, run, data, silent)

@@ -29,11 +29,10 @@ class Key(NamedTuple):
 
 
 def make_key(input: Any, number: Any, settings: Any) -> Key:
-    """Return the key; ValueError if these are no fields of a row."""
-    if not (isinstance(input, str) and isinstance(settings, str) and type(number) is int):
-        raise ValueError
-    if not 0 <= number < MOST_INSTANCES:
-        raise ValueError
+    """Return the key; ElgoError if these are no fields of a row."""
+    typed = isinstance(input, str) and isinstance(settings, str) and type(number) is int
+    if not typed or not 0 <= number < MOST_INSTANCES:
+        raise ElgoError("no row of `elgo bulk`")
     return Key(input, number, settings)
 
 

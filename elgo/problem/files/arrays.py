@@ -164,7 +164,7 @@ def _numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Return numbers or points as an array; no lists in lists in lists: shared ones may stand for 2^60 numbers."""
     try:
         if isinstance(values, list | tuple) and not all(map(_is_point_or_number, values)):
-            raise ValueError
+            raise TypeError
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ElgoError(f"{name} is {reprlib.repr(values)[:60]}, expected an array of numbers") from None
